@@ -77,16 +77,14 @@ async def while_heard(
         link = present()
 
 
-async def end_session(link: Link, within: float) -> bool:
-    """End the session of `link`, which no request queue uses; return whether the server has confirmed it.
-
-    Arguments: `within`, in seconds.
-    """
-    farewell = Farewell(lambda: None)
-    link.connection.send(Call(CloseSessionRequest(), farewell), asyncio.get_running_loop().time())
+async def end_session(link: Link, within: float) -> None:
+    """End the session of `link`, which no request queue uses: return at the answer, or after `within` seconds."""
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[None] = loop.create_future()
+    link.connection.send(Call(CloseSessionRequest(), Farewell(lambda: answered.set_result(None))), loop.time())
     link.flush()
-    await asyncio.wait({link.closed}, timeout=within)  # the server closes it after its answer
-    return farewell.is_answered
+    either: set[asyncio.Future[Any]] = {answered, link.closed}
+    await asyncio.wait(either, timeout=within, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> None:

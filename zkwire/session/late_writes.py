@@ -5,11 +5,16 @@ leader carries out a write only if it comes through the server at which the sess
 (SessionTrackerImpl.checkSession).  Once another server has answered a handshake, all that the former server has still
 to pass on is refused.
 
-A handshake that the client gave up breaks this.  A server that is slow, or whose link to the leader is, may pass it on
-much later: Leader.revalidateSession then makes that server the owner again, and the writes that came with it, or just
-ahead of it, are carried out.  So each server is remembered that may have such a write, and whether a handshake was
-given up there since.  When that server answers a handshake, nothing of it is late any more: requests and handshakes of
-one server reach the leader in one order, and a server that resumes a session ends its earlier connection.
+Another handshake with the former server breaks this: it makes that server the owner again (Leader.revalidateSession),
+and writes that came with it, or just ahead of it, are carried out.  So each server is remembered that may have such a
+write, until it is known to have passed everything on.  There are two cases:
+
+- The client gives up a handshake after the loss, and another server resumes the session.  The handshake may come to the
+  leader at any time: the server that has it is `doubtful`.  The client tries it once more, and otherwise ends the
+  session.  When the former server answers, nothing of it is late any more: its requests and handshakes reach
+  the leader in one order, and a server that resumes a session ends its earlier connection.
+- Another server has resumed the session, callers have looked, and now the client turns to the former one.  It must be
+  `flushed` before it gets a handshake: a sync of another session comes to the leader behind all that waited there.
 
 A server is told apart by its IP address and port, since a host's name may have several.  Servers behind a balancer with
 one address cannot be told apart.
@@ -30,12 +35,13 @@ Peer: TypeAlias = tuple[str, int]  # the IP address and the port of a server
 @dataclass(slots=True)
 class _Server:
     """A server that may have a write: its `address` in the list of servers; whether a handshake was given up there
-    since; whether it was tried once more for that reason.
+    since; whether it was tried once more for that reason; whether another server has resumed the session since.
     """
 
     address: Address
     has_handshake: bool = False
     was_asked_again: bool = False
+    is_former: bool = False
 
 
 class LateWrites:
@@ -57,10 +63,11 @@ class LateWrites:
         """Record that the connection to `server` broke with a write unanswered."""
         self._servers.setdefault(server, _Server(address))
 
-    def given_up(self, server: Peer) -> None:
+    def given_up(self, server: Peer, address: Address) -> None:
         """Record that a handshake was sent to `server`, and given up before the answer."""
-        if server in self._servers:
-            self._servers[server].has_handshake = True
+        # It may be the server of the lost write by another address.
+        if any(not other.is_former for other in self._servers.values()):
+            self._servers.setdefault(server, _Server(address)).has_handshake = True
 
     def resumed(self, server: Peer, *, is_read_only: bool) -> None:
         """Record that `server` has answered a handshake; by itself, without the leader, if it is read-only."""
@@ -68,6 +75,17 @@ class LateWrites:
             self._servers.pop(server, None)
         doubtful = None if is_read_only else self._first_doubtful()
         self.doubtful = None if doubtful is None else doubtful.address
+        if doubtful is None and not is_read_only:
+            for former in self._servers.values():
+                former.is_former = True
+
+    def needs_flush(self, server: Peer) -> bool:
+        """Return whether `server` must be flushed before it gets a handshake."""
+        return server in self._servers and self._servers[server].is_former
+
+    def flushed(self, server: Peer) -> None:
+        """Record that `server` has passed on to the leader all that it had."""
+        self._servers.pop(server, None)
 
     def ask_again(self) -> bool:
         """Return whether to try the doubtful server once more, before the session is ended for its sake."""

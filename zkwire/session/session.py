@@ -43,6 +43,7 @@ from zkwire.session.session_key import SessionKey
 from zkwire.session.session_log import SessionLog
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
+from zkwire.session.witness import flushing
 from zkwire.wire import timing
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
 from zkwire.wire.records import ConnectResponse, printed, xids
@@ -276,9 +277,8 @@ class Session:
             try:
                 link = await self._connect(address)
             except RefusedError:
-                self._expire(
-                    f"{address} says that session {printed(self.key.id)} has expired, or that its password is wrong"
-                )
+                what = f"session {printed(self.key.id)}"
+                self._expire(f"{address} says that {what} has expired, or that its password is wrong")
                 continue
             except AuthFailedError as error:
                 self._log.ended(error)
@@ -302,7 +302,7 @@ class Session:
     def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
         if self._attempt is not None and (link := self._attempt.given_up):
-            self._late_writes.given_up(link.peer or address)
+            self._late_writes.given_up(link.peer or address, address)
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
         cause = starting.given_up(self._hosts.failures(), is_one_look=self._is_one_look)
@@ -336,21 +336,22 @@ class Session:
             raise
         finally:
             await finish(link)
-        # Reset the back-off only after a connection that lasted: a server that accepts sessions and drops them at once
-        # would otherwise be tried without a pause.
+        # Reset the back-off only after a connection that lasted: a server may accept sessions and drop them at once.
         if self._loop.time() - since >= self._hosts.longest_pause:
             self._hosts.reached()
         if isinstance(reason, ProtocolError):
             self._log.dropped(str(address), reason)
 
     async def _clear_doubt(self, link: Link, address: Address, doubtful: Address) -> None:
-        """Drop `link`, to `address`: try the server `doubtful` of LateWrites once more, or else end the session."""
+        """Drop `link`, to `address`: while a lock is certain, try `doubtful` of LateWrites; then end the session."""
+        left = max(self.certainty.until - self._loop.time(), 0.0)
         try:
-            if self._late_writes.ask_again():
+            if self._closing is None and (self._late_writes.ask_again() or left):
+                await asyncio.sleep(min(left, self._hosts.longest_pause))
                 self._hosts.prefer(doubtful)
-                return
-            self.certainty.doubt()  # before another client can own what this one owns
-            if not link.is_lost and await end_session(link, timing.connect_within(self.timeout, len(self._hosts))):
+            elif not link.is_lost:
+                await end_session(link, timing.connect_within(self.timeout, len(self._hosts)))
+                # Also without an answer: the leader may carry that request out at any time.
                 self._expire(f"the client has ended it: a write with a lost answer may yet come through {doubtful}")
                 self._hosts.prefer(address)
         finally:
@@ -367,13 +368,13 @@ class Session:
 
         Cancellation: leaves no socket.
         """
-        seen = self.requests.last_zxid
+        seen, is_first = self.requests.last_zxid, not self._started.done()
         hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
-        is_first = not self._started.done()
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
-        link = await self._attempt.run(self._open_link, address, within)
+        open_link = flushing(self._late_writes, self._open_link, address, self._sasl, self._credentials, within)
+        link = await self._attempt.run(open_link, address, within)
         if self._sasl is not None:
             self._admit(link)
         return link

@@ -1,4 +1,7 @@
-"""A witness: a second session that the leader ends, to show that it has ended all that was due before.
+"""A witness: a second session, which shows what the leader has done by then.
+
+It is ended by the leader, to show that it has ended all that was due before; or its sync is answered, to show that the
+leader has all that the server had to pass on before.
 
 The leader takes all sessions of which it has not heard in time, and ends them one after the other.  Until its turn,
 such a session looks alive: its requests are carried out.  A client that was cut off for long cannot see whether its
@@ -9,24 +12,26 @@ docs/waiting-line.md has the argument.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from zkwire.errors import NoNodeError, ProtocolError
 from zkwire.session.attempt import Attempt, RefusedError
-from zkwire.session.closing import finish
+from zkwire.session.closing import end_session, finish
 from zkwire.session.credentials import Credential
 from zkwire.session.hosts import Address
+from zkwire.session.late_writes import LateWrites, Peer
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire.connection import Call, Incoming
 from zkwire.wire.records import OPEN_ACL, ConnectRequest, ConnectResponse, printed, xids
-from zkwire.wire.requests import CreateRequest
+from zkwire.wire.requests import CreateRequest, Request, SyncRequest
 
 _SHORTEST: Final = 1  # milliseconds: the server grants its least timeout
 _ENDED_AFTER: Final = 1.6  # times that timeout: the leader ends a session one timeout and one tick after it was made
 _EPHEMERAL: Final = 1
 _REPLY_LIMIT: Final = 64 * 1024  # bytes
+_NEW: Final = ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False)
 
 
 class Witness:
@@ -58,7 +63,7 @@ class Witness:
         Raises: OSError, ProtocolError and AuthFailedError when the server cannot be used.
         Cancellation: leaves no socket; the session ends by itself.
         """
-        made = await self._shake_hands(ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False), is_new=True)
+        made = await self._shake_hands(_NEW, is_new=True)
         password = made.password or bytes(16)
         pause = made.timeout / 1000 * _ENDED_AFTER
         while True:
@@ -71,9 +76,27 @@ class Witness:
             except RefusedError:
                 return
 
-    async def _shake_hands(self, hello: ConnectRequest, *, is_new: bool = False) -> ConnectResponse:
+    async def flush(self) -> Peer:
+        """Return the server once the leader has all that the server had to pass on; end the session.
+
+        A sync goes through the leader, behind everything that came to the same server before.
+        Raises: as `run`.  Cancellation: leaves no socket; the session ends by itself.
+        """
+        link = await self._connect(_NEW)
+        try:
+            if code := await self._ask(link, SyncRequest("/")):
+                raise ProtocolError(f"a sync was answered with {code}")
+            await end_session(link, self._within)
+            return link.peer or self._address
+        finally:
+            await finish(link)
+
+    async def _connect(self, hello: ConnectRequest) -> Link:
         self._attempt = Attempt(self, hello, _REPLY_LIMIT, self._sasl, self._xids, is_first=False)
-        link = await self._attempt.run(self._open_link, self._address, self._within)
+        return await self._attempt.run(self._open_link, self._address, self._within)
+
+    async def _shake_hands(self, hello: ConnectRequest, *, is_new: bool = False) -> ConnectResponse:
+        link = await self._connect(hello)
         try:
             if is_new:
                 await self._make_global(link)
@@ -88,19 +111,24 @@ class Witness:
         out the create of an ephemeral node, also one that it refuses then, because the parent does not exist.
         """
         path = f"/zkwire-{printed(self._response.session_id)}/witness"
+        code = await self._ask(link, CreateRequest(path, b"", OPEN_ACL, _EPHEMERAL))
+        self._zxid = link.connection.last_zxid
+        if code != NoNodeError.code:
+            raise ProtocolError(f"a create below a missing node was answered with {code}")
+
+    async def _ask(self, link: Link, request: Request[Any]) -> int:
+        """Send the credentials and `request`, and return the code of its answer."""
         loop = asyncio.get_running_loop()
-        refused = loop.create_future()
+        answered = loop.create_future()
         for credential in self._credentials:
             link.connection.send(Call(credential.request()), loop.time())
-        link.connection.send(Call(CreateRequest(path, b"", OPEN_ACL, _EPHEMERAL), refused), loop.time())
+        link.connection.send(Call(request, answered), loop.time())
         link.flush()
         async with asyncio.timeout(self._within):
-            await asyncio.wait({refused, link.closed}, return_when=asyncio.FIRST_COMPLETED)
-        if not refused.done():
+            await asyncio.wait({answered, link.closed}, return_when=asyncio.FIRST_COMPLETED)
+        if not answered.done():
             raise await link.closed
-        self._zxid = link.connection.last_zxid
-        if refused.result() != NoNodeError.code:
-            raise ProtocolError(f"a create below a missing node was answered with {refused.result()}")
+        return int(answered.result())
 
     # -- called by the link: see LinkOwner --------------------------------------------------------------------------
 
@@ -119,3 +147,30 @@ class Witness:
 
     def link_lost(self, link: Link, reason: Exception) -> None:
         """Do nothing: `Attempt` and the futures notice."""
+
+
+def flushing(
+    late_writes: LateWrites,
+    open_link: OpenLink,
+    address: Address,
+    sasl: SaslMechanism | None,
+    credentials: Iterable[Credential],
+    within: float,
+) -> OpenLink:
+    """Return what opens connections to `address`, and has a server flushed before if `late_writes` says so.
+
+    Arguments: otherwise as for Witness.
+    """
+    if not late_writes:
+        return open_link
+
+    async def open_flushed(make: Callable[[], Link], host: str, port: int) -> Link:
+        link = await open_link(make, host, port)
+        server = link.peer or address
+        if late_writes.needs_flush(server):
+            late_writes.flushed(await Witness(open_link, address, sasl, credentials, within).flush())
+            if late_writes.needs_flush(server):
+                raise ConnectionError("another server of this name was asked whether it has a late write")
+        return link
+
+    return open_flushed

@@ -14,7 +14,7 @@ _DEAD_CERTAIN: Final = 1 / 3
 _UNANSWERED: Final = 1 / 5
 _UNANSWERED_CERTAIN: Final = 1 / 6
 _GIVE_UP: Final = 4 / 3
-_REFUSED: Final = 1 / 20
+_REFUSED: Final = 1 / 50
 _LATE: Final = 1 / 8
 _FIRST_PAUSE: Final = 0.1
 _LEAST_GRANTED: Final = 0.05
@@ -67,7 +67,7 @@ def connect_within(timeout: float, hosts: int) -> float:
 def refused_within(timeout: float) -> float:
     """Return how many seconds a server that does not serve takes at most to close the connection on a handshake.
 
-    A twentieth of the timeout: it does so as soon as it has read the request.  One that serves may have passed the
+    A fiftieth of the timeout: it does so as soon as it has read the request.  One that serves may have passed the
     handshake on to its leader when it closes the connection later.
     """
     return timeout * _REFUSED

@@ -215,7 +215,7 @@ class Leader:
             if bucket:
                 session_id = bucket.pop()
                 self.tracker.close(session_id)
-                server.through_throttler(server.habits.handover, self._close, session_id)
+                server.through_throttler(min(server.habits.handover, self._tick_time / 2), self._close, session_id)
             while not bucket:
                 polled = self.tracker.poll(self._clock())
                 if polled is None:
