@@ -426,7 +426,9 @@ async def test_a_stream_goes_on_in_the_next_session_with_a_resync(
         assert (await zk.get(path)).data != b""
         await taken(events)
         await other.delete(path)
-        assert plain([await following(events)], path) == [(DELETED, "")]
+        while isinstance(event := await following(events), Resync):
+            pass  # one more, if the server let the session resume before it ended it
+        assert plain([event], path) == [(DELETED, "")]
     await unwatched(zookeeper, path)
 
 

@@ -117,7 +117,7 @@ async def test_each_attempt_begins_with_another_address() -> None:
 async def test_a_resolver_slower_than_an_attempt_is_waited_for_by_the_next_ones_pitfall_82() -> None:
     async with Server() as server:
         with resolver("127.0.0.1") as names:
-            names.delay = 1.0
+            names.delay = 0.75
             async with zkwire.connect(f"{NAME}:{server.port}", 1.0) as zk:  # half a second for an attempt
                 await zk.ping()
                 assert names.asked == names.at_once_most == 1
