@@ -43,7 +43,7 @@ from zkwire.session.session_key import SessionKey
 from zkwire.session.session_log import SessionLog
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
-from zkwire.session.witness import flushing
+from zkwire.session.witness import Flusher
 from zkwire.wire import timing
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
 from zkwire.wire.records import ConnectResponse, printed, xids
@@ -111,7 +111,7 @@ class Session:
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
-        self._late_writes = LateWrites()
+        self._late_writes, self._flusher = LateWrites(), Flusher(open_link, sasl, self._credentials)
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
@@ -373,8 +373,8 @@ class Session:
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
-        open_link = flushing(self._late_writes, self._open_link, address, self._sasl, self._credentials, within)
-        link = await self._attempt.run(open_link, address, within)
+        opener = self._flusher.opener(self._late_writes, address, within)
+        link = await self._attempt.run(opener, address, within)
         if self._sasl is not None:
             self._admit(link)
         return link

@@ -31,7 +31,7 @@ _SHORTEST: Final = 1  # milliseconds: the server grants its least timeout
 _ENDED_AFTER: Final = 1.6  # times that timeout: the leader ends a session one timeout and one tick after it was made
 _EPHEMERAL: Final = 1
 _REPLY_LIMIT: Final = 64 * 1024  # bytes
-_NEW: Final = ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False)
+NEW: Final = ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False)
 
 
 class Witness:
@@ -39,6 +39,8 @@ class Witness:
 
     Arguments: `open_link`, which opens connections; `address`, of the server to make it at; `sasl` and
     `credentials`, the client's; `within`, how long one attempt to connect may take, in seconds.
+
+    `left` is the handshake request that resumes a session which `flush` could not end, or one for a new session.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Witness:
         self._within = within
         self._xids = xids()
         self._attempt: Attempt | None = None
+        self.left = NEW
 
     async def run(self) -> None:
         """Make the session, leave it alone, and return when the leader has ended it.
@@ -63,7 +66,7 @@ class Witness:
         Raises: OSError, ProtocolError and AuthFailedError when the server cannot be used.
         Cancellation: leaves no socket; the session ends by itself.
         """
-        made = await self._shake_hands(_NEW, is_new=True)
+        made = await self._shake_hands(NEW, is_new=True)
         password = made.password or bytes(16)
         pause = made.timeout / 1000 * _ENDED_AFTER
         while True:
@@ -76,17 +79,26 @@ class Witness:
             except RefusedError:
                 return
 
-    async def flush(self) -> Peer:
+    async def flush(self, hello: ConnectRequest) -> Peer:
         """Return the server once the leader has all that the server had to pass on; end the session.
 
         A sync goes through the leader, behind everything that came to the same server before.
-        Raises: as `run`.  Cancellation: leaves no socket; the session ends by itself.
+        Arguments: `hello`, a handshake request for a new session, or for one that another call has left: `left`.
+        Raises: as `run`.  Cancellation: leaves no socket; the session is left.
         """
-        link = await self._connect(_NEW)
+        self.left = hello
         try:
+            link = await self._connect(hello)
+        except RefusedError:  # it has expired
+            self.left = NEW
+            link = await self._connect(NEW)
+        try:
+            made = self._response
+            self.left = ConnectRequest(0, 0, _SHORTEST, made.session_id, made.password or bytes(16), False)
             if code := await self._ask(link, SyncRequest("/")):
                 raise ProtocolError(f"a sync was answered with {code}")
             await end_session(link, self._within)
+            self.left = NEW
             return link.peer or self._address
         finally:
             await finish(link)
@@ -149,28 +161,35 @@ class Witness:
         """Do nothing: `Attempt` and the futures notice."""
 
 
-def flushing(
-    late_writes: LateWrites,
-    open_link: OpenLink,
-    address: Address,
-    sasl: SaslMechanism | None,
-    credentials: Iterable[Credential],
-    within: float,
-) -> OpenLink:
-    """Return what opens connections to `address`, and has a server flushed before if `late_writes` says so.
+class Flusher:
+    """Has servers flushed before they get a handshake of the client's session; arguments as for Witness.
 
-    Arguments: otherwise as for Witness.
+    While connections break, one session serves all tries: the leader has to end each that is left.
     """
-    if not late_writes:
-        return open_link
 
-    async def open_flushed(make: Callable[[], Link], host: str, port: int) -> Link:
-        link = await open_link(make, host, port)
-        server = link.peer or address
-        if late_writes.needs_flush(server):
-            late_writes.flushed(await Witness(open_link, address, sasl, credentials, within).flush())
+    def __init__(self, open_link: OpenLink, sasl: SaslMechanism | None, credentials: Iterable[Credential]) -> None:
+        self._open_link = open_link
+        self._sasl = sasl
+        self._credentials = credentials
+        self._hello = NEW
+
+    def opener(self, late_writes: LateWrites, address: Address, within: float) -> OpenLink:
+        """Return what opens connections to `address`, and has the server flushed first if `late_writes` says so."""
+        open_link = self._open_link
+        if not late_writes:
+            return open_link
+
+        async def open_flushed(make: Callable[[], Link], host: str, port: int) -> Link:
+            link = await open_link(make, host, port)
+            server = link.peer or address
             if late_writes.needs_flush(server):
-                raise ConnectionError("another server of this name was asked whether it has a late write")
-        return link
+                witness = Witness(open_link, address, self._sasl, self._credentials, within)
+                try:
+                    late_writes.flushed(await witness.flush(self._hello))
+                finally:
+                    self._hello = witness.left
+                if late_writes.needs_flush(server):
+                    raise ConnectionError("another server of this name was asked whether it has a late write")
+            return link
 
-    return open_flushed
+        return open_flushed
