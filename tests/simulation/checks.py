@@ -85,6 +85,10 @@ class Guard:
         """Take note that an operator deletes the node `path`: its holder learns of that after the fact."""
         self._excused.add(path)
 
+    def was_deleted(self, path: str) -> bool:
+        """Whether an operator has deleted the node `path`."""
+        return path in self._excused
+
     def tickets(self) -> list[str]:
         """Return the paths of all tickets, as the server that has come furthest shows them."""
         return [path for path in self._stage.ensemble.nodes_below(self._path) if _NUMBER.search(path)]

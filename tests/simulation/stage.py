@@ -205,7 +205,8 @@ class Stage:
         try:
             self._run(lambda: all(each.has_played for each in self.players), patience, "unserved", every=ON_CALL)
             # An idle connection, with its watches, is closed in one of the rounds of its server.
-            within = 3 * longest + 2 * self.schedule.shape.idle
+            shape = self.schedule.shape  # a session that is due may have to wait for others that are ended first
+            within = 3 * longest + 2 * shape.idle + 4 * shape.bucket
             self._run(lambda: not self._left_on_servers(), within, "something stays")
             for player in self.players:
                 player.close()

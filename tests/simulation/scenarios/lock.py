@@ -157,7 +157,8 @@ class HeldScenario(Scenario):
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""
         world, guards, schedule = self.stage.world, self.stage.guards, self.stage.schedule
         shape = schedule.shape
-        patience = _FREE_WITHIN + 50 * shape.flush + 2 * shape.stall  # a disk may stall, a server refuse
+        # A disk may stall, requests may wait for their order, a server may refuse some.
+        patience = _FREE_WITHIN + 50 * (shape.flush + shape.ordering) + 2 * shape.stall
         # A client whose chain is broken waits until the leader has ended its witness, twice at most.
         if schedule.faults or shape.stall:
             patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * (5 * shape.tick + shape.bucket)

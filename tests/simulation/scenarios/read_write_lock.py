@@ -58,7 +58,8 @@ class ReadWriteLockScenario(GuardedScenario):
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
         kind = "read" if what == "read" else "write"
         greatest = self._greatest
-        if lease.token <= (greatest["write"] if kind == "read" else max(greatest.values())):
+        newest = greatest["write"] if kind == "read" else max(greatest.values())
+        if lease.token <= newest and not self.guard.was_deleted(lease.path):
             self.stage.fail(f"{player.actor.name} owns with the token {lease.token:#x} to {kind}, after {greatest}")
         greatest[kind] = max(greatest[kind], lease.token)
         for writer, former in self._former:
