@@ -411,7 +411,8 @@ async def test_several_tasks_may_wait_for_a_loss_and_one_of_them_be_cancelled() 
         assert not losing[1].done()
         await lease.release()
         assert await asyncio.gather(*losing[1:]) == [None, None]
-        await until(lambda: multi_lock._RELEASING <= others)  # a program that uses ever new sets does not fill the memory
+        # A program that uses ever new sets does not fill the memory.
+        await until(lambda: multi_lock._RELEASING.issubset(others))
 
 
 # -- downgrade --------------------------------------------------------------------------------------------------------

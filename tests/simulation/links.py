@@ -408,6 +408,10 @@ class _Transport(asyncio.Transport):
         self._is_ended, self._error = True, error
         self._read_soon()
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, asyncio.BufferedProtocol)
+        self._protocol = protocol
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._is_closing:
             self._connection.write(bytes(data))
@@ -448,7 +452,7 @@ class _Transport(asyncio.Transport):
         if not self._is_closing:
             self._is_closing = True
             self._connection.close_client()
-            self._connection.machine.call_soon(self._protocol.connection_lost, error)
+            self._connection.machine.call_soon(lambda: self._protocol.connection_lost(error))
 
     def _read_soon(self) -> None:
         if not self._will_read and not self._is_reading_paused and (self._unread or self._is_ended):

@@ -27,7 +27,7 @@ _REPLY_HEADER = struct.Struct(">iqi")
 _CONNECT_REQUEST = struct.Struct(">iqiqi")
 _CONNECT_RESPONSE = struct.Struct(">iiq")
 
-GET_DATA, PING, AUTH, SET_WATCHES, SET_WATCHES2, CLOSE_SESSION = 4, 11, 100, 101, 105, -11
+GET_DATA, SYNC, PING, AUTH, SET_WATCHES, SET_WATCHES2, CLOSE_SESSION = 4, 9, 11, 100, 101, 105, -11
 EVENT_XID, PING_XID = -1, -2
 NO_NODE, UNIMPLEMENTED, NOT_READ_ONLY = -101, -6, -119
 
@@ -103,11 +103,13 @@ class Peer:
         return request
 
     async def answer(self, request: Request) -> None:
-        """Answer correctly: getData with DATA, requests without a reply body with success, others Unimplemented."""
+        """Answer correctly: getData with DATA, syncs, and requests without a reply body; others with Unimplemented."""
         if request.opcode == PING:
             await self.reply(PING_XID)
         elif request.opcode == GET_DATA:
             await self.reply(request.xid, _INT.pack(len(DATA)) + DATA + STAT)
+        elif request.opcode == SYNC:
+            await self.reply(request.xid, request.body)
         elif request.opcode in (AUTH, SET_WATCHES, SET_WATCHES2, CLOSE_SESSION):
             await self.reply(request.xid)
         else:

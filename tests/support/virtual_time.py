@@ -92,6 +92,15 @@ class Wire(asyncio.Transport):
         self.unread = b""
         self._arrivals = {"request": 0.0, "answer": 0.0}  # of the last one that was sent
 
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name != "peername":
+            return default
+        return (self.host if self._server.are_several else "one server", 2181)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        assert isinstance(protocol, Link)
+        self._link = protocol
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self.is_open:
             self._server.writes.append(len(data))
@@ -128,7 +137,7 @@ class Wire(asyncio.Transport):
         if self.is_open:
             self.is_open = False
             self._server.machine.lost(self.connection, self._server.loop.time())
-            self._server.loop.call_soon(self._link.connection_lost, error)
+            self._server.loop.call_soon(lambda: self._link.connection_lost(error))
 
     def send(self, data: bytes) -> None:
         """Have the link read `data`; without latency, what is sent in one turn of the event loop is read at once."""
@@ -168,6 +177,8 @@ class Wire(asyncio.Transport):
 class Server:
     """The in-memory server, reached by `open_link`; a client can give it any names of hosts.
 
+    Arguments: `are_several`, whether each name stands for a server of its own; otherwise all are names of one server.
+
     `requests` are those that have come, `writes` the sizes of the client's writes, `wires` the connections, the newest
     last.  A test sets: `is_silent`, nothing is carried out until `go_on`; `is_holding`, nothing is sent until
     `release`; `refused`, hosts that refuse connections; `strike`, called with each request: it may drop the connection,
@@ -175,8 +186,9 @@ class Server:
     the seconds that a request or an answer takes.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *, are_several: bool = False, **settings: Any) -> None:
         self.loop = asyncio.get_running_loop()
+        self.are_several = are_several
         self.machine = memory.Machine(memory.Settings(**settings), now=self.loop.time())
         self.requests: list[Sent] = []
         self.writes: list[int] = []
@@ -269,10 +281,10 @@ class Server:
 
 @asynccontextmanager
 async def a_client(
-    hosts: str = "a,b", timeout: float = 10.0, **options: Any
+    hosts: str = "a,b", timeout: float = 10.0, *, server: Server | None = None, **options: Any
 ) -> AsyncIterator[tuple[Server, zkwire.Client]]:
     """Start a server and a client of it, which tries its hosts in the order in which they are named."""
-    server = Server()
+    server = server or Server()
     options.setdefault("rng", InOrder(1))
     async with zkwire.connect(hosts, timeout, open_link=server.open_link, **options) as zk:
         server.requests.clear()

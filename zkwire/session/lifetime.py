@@ -107,7 +107,7 @@ class Lifetime:
     `until` is that moment on the event loop's clock, minus infinity while nothing is known.  `on_uncertain` holds the
     callbacks for the moment at which it comes.  `certainty` is what answers have proven, None where nothing can be.
 
-    The session calls `renewed`, `granted`, `look`, `doubt` and `end`.
+    The session calls `renewed`, `resuming`, `granted`, `look`, `doubt` and `end`.
     """
 
     def __init__(self, least: float | None) -> None:
@@ -131,6 +131,17 @@ class Lifetime:
         self._is_over, self._seen = False, (_NEVER, _NEVER)
         self._suspended = suspension.suspended()
 
+    @property
+    def may_be_certain(self) -> bool:
+        """Whether anything can be certain in this session, now or later."""
+        return self.certainty is not None and not self._is_over
+
+    def resuming(self, now: float, timeout: float) -> None:
+        """Record that a handshake is sent to a server that grants `timeout` seconds; see Certainty.granted."""
+        if self.certainty is not None:
+            self.certainty.granted(now, timeout)
+            self.on_uncertain.check_soon()  # a shorter timeout than the one before brings the moment forward
+
     def granted(self, sent: float, now: float, timeout: float, phase: float, *, is_new: bool) -> None:
         """Record the answer to a handshake; see Certainty.begun and Certainty.resumed."""
         if self.certainty is None:
@@ -140,7 +151,7 @@ class Lifetime:
             self.certainty.begun(sent, now, timeout, phase)
         else:
             self.certainty.resumed(sent, timeout, phase)
-            self.on_uncertain.check_soon()  # a shorter timeout than the one before brings the moment forward
+            self.on_uncertain.check_soon()
         self._seen = self.certainty.proven
 
     def look(self, now: float) -> None:

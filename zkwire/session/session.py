@@ -36,6 +36,7 @@ from zkwire.session.leaving import Leaving
 from zkwire.session.lifetime import Lifetime, OnClosed
 from zkwire.session.observer import Observer, ObserverTap
 from zkwire.session.opening import open_link
+from zkwire.session.preparing import Preparing, peer_of
 from zkwire.session.proving import Proving
 from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
@@ -43,7 +44,6 @@ from zkwire.session.session_key import SessionKey
 from zkwire.session.session_log import SessionLog
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
-from zkwire.session.witness import Flusher
 from zkwire.wire import timing
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
 from zkwire.wire.records import ConnectResponse, printed, xids
@@ -111,7 +111,7 @@ class Session:
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
-        self._late_writes, self._flusher = LateWrites(), Flusher(open_link, sasl, self._credentials)
+        self._late_writes, self._preparing = LateWrites(), Preparing(self.certainty, open_link, sasl, self._credentials)
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
@@ -249,7 +249,7 @@ class Session:
         if link.connection.is_session_over:
             self.certainty.doubt()
         if self.requests.detach(reason) and self._address is not None:
-            self._late_writes.lost(link.peer or self._address, self._address)
+            self._late_writes.lost(peer_of(link, self._address), self._address)
         if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
@@ -302,7 +302,7 @@ class Session:
     def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
         if self._attempt is not None and (link := self._attempt.given_up):
-            self._late_writes.given_up(link.peer or address, address)
+            self._late_writes.given_up(peer_of(link, self._address), address)
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
         cause = starting.given_up(self._hosts.failures(), is_one_look=self._is_one_look)
@@ -373,7 +373,7 @@ class Session:
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
-        opener = self._flusher.opener(self._late_writes, address, within)
+        opener = self._preparing.opener(address, hello, self._late_writes, within)
         link = await self._attempt.run(opener, address, within)
         if self._sasl is not None:
             self._admit(link)
@@ -390,6 +390,7 @@ class Session:
             return
         self.key.granted(response, is_read_only=link.connection.is_read_only)
         self.proving.greeted(attempt, link.connection)
+        self._preparing.granted(peer_of(link, self._address), link.connection.timeout)
         self.timeout = self._hosts.timeout = link.connection.timeout
         # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
         # handshake may already be an event.
@@ -399,9 +400,8 @@ class Session:
 
     def _admit(self, link: Link) -> None:
         """Lend `link` to the queue, unless a lost write may come late: credentials, watches, the calls that wait."""
-        assert self._address is not None
         has_lost_write = bool(self._late_writes)
-        self._late_writes.resumed(link.peer or self._address, is_read_only=link.connection.is_read_only)
+        self._late_writes.resumed(peer_of(link, self._address), is_read_only=link.connection.is_read_only)
         if self._late_writes.doubtful is not None:
             return
         self._link = link

@@ -85,6 +85,20 @@ class Link(asyncio.BufferedProtocol):
         """Call the owner no more; the link is about to be closed."""
         self._owner = _NoOwner()
 
+    def hand_over(self, other: Link) -> None:
+        """Give the socket, on which nothing was sent yet, to `other`; this link is closed.
+
+        Raises: ConnectionResetError if it is closed already.
+        """
+        transport, self._transport = self._transport, None
+        if transport is None or transport.is_closing():
+            self.connection_lost(None)
+            raise ConnectionResetError("the server closed the connection")
+        transport.set_protocol(other)
+        other.connection_made(transport)
+        other.peer = self.peer
+        self.connection_lost(None)
+
     def flush(self) -> None:
         """Write what the connection has queued."""
         data = self.connection.data_to_send()

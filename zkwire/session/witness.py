@@ -1,7 +1,7 @@
 """A witness: a second session, which shows what the leader has done by then.
 
-It is ended by the leader, to show that it has ended all that was due before; or its sync is answered, to show that the
-leader has all that the server had to pass on before.
+It is ended by the leader, to show that it has ended all that was due before.  Or it asks a server what the client needs
+to know before it resumes its own session there; see preparing.py.
 
 The leader takes all sessions of which it has not heard in time, and ends them one after the other.  Until its turn,
 such a session looks alive: its requests are carried out.  A client that was cut off for long cannot see whether its
@@ -12,15 +12,15 @@ docs/waiting-line.md has the argument.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 from zkwire.errors import NoNodeError, ProtocolError
 from zkwire.session.attempt import Attempt, RefusedError
 from zkwire.session.closing import end_session, finish
 from zkwire.session.credentials import Credential
 from zkwire.session.hosts import Address
-from zkwire.session.late_writes import LateWrites, Peer
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire.connection import Call, Incoming
@@ -31,7 +31,17 @@ _SHORTEST: Final = 1  # milliseconds: the server grants its least timeout
 _ENDED_AFTER: Final = 1.6  # times that timeout: the leader ends a session one timeout and one tick after it was made
 _EPHEMERAL: Final = 1
 _REPLY_LIMIT: Final = 64 * 1024  # bytes
-NEW: Final = ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False)
+_NEW: Final = ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False)
+
+
+class Answer(NamedTuple):
+    """The timeout that a server grants, in seconds, and whether it was flushed.
+
+    A server that was flushed has passed on to the leader all that it had, see LateWrites.
+    """
+
+    granted: float
+    is_flushed: bool
 
 
 class Witness:
@@ -40,7 +50,7 @@ class Witness:
     Arguments: `open_link`, which opens connections; `address`, of the server to make it at; `sasl` and
     `credentials`, the client's; `within`, how long one attempt to connect may take, in seconds.
 
-    `left` is the handshake request that resumes a session which `flush` could not end, or one for a new session.
+    `left` is the handshake request that resumes a session which `ask` could not end, or one for a new session.
     """
 
     def __init__(
@@ -58,7 +68,7 @@ class Witness:
         self._within = within
         self._xids = xids()
         self._attempt: Attempt | None = None
-        self.left = NEW
+        self.left = _NEW
 
     async def run(self) -> None:
         """Make the session, leave it alone, and return when the leader has ended it.
@@ -66,7 +76,7 @@ class Witness:
         Raises: OSError, ProtocolError and AuthFailedError when the server cannot be used.
         Cancellation: leaves no socket; the session ends by itself.
         """
-        made = await self._shake_hands(NEW, is_new=True)
+        made = await self._shake_hands(_NEW, is_new=True)
         password = made.password or bytes(16)
         pause = made.timeout / 1000 * _ENDED_AFTER
         while True:
@@ -79,27 +89,25 @@ class Witness:
             except RefusedError:
                 return
 
-    async def flush(self, hello: ConnectRequest) -> Peer:
-        """Return the server once the leader has all that the server had to pass on; end the session.
+    async def ask(self, hello: ConnectRequest) -> Answer:
+        """Return what the server answers; end the session.
 
         A sync goes through the leader, behind everything that came to the same server before.
         Arguments: `hello`, a handshake request for a new session, or for one that another call has left: `left`.
-        Raises: as `run`.  Cancellation: leaves no socket; the session is left.
+        Raises: RefusedError if that one has expired; otherwise as `run`.
+        Cancellation: leaves no socket; the session is left.
         """
-        self.left = hello
+        self.left = new = replace(hello, session_id=0, password=bytes(16))
+        link = await self._connect(hello)
         try:
-            link = await self._connect(hello)
-        except RefusedError:  # it has expired
-            self.left = NEW
-            link = await self._connect(NEW)
-        try:
-            made = self._response
-            self.left = ConnectRequest(0, 0, _SHORTEST, made.session_id, made.password or bytes(16), False)
-            if code := await self._ask(link, SyncRequest("/")):
-                raise ProtocolError(f"a sync was answered with {code}")
-            await end_session(link, self._within)
-            self.left = NEW
-            return link.peer or self._address
+            made, is_read_only = self._response, link.connection.is_read_only
+            if not is_read_only:  # such a session exists on that server alone
+                self.left = replace(new, session_id=made.session_id, password=made.password or bytes(16))
+                if code := await self._ask(link, SyncRequest("/")):
+                    raise ProtocolError(f"a sync was answered with {code}")
+                await end_session(link, self._within)
+                self.left = new
+            return Answer(link.connection.timeout, is_flushed=not is_read_only)
         finally:
             await finish(link)
 
@@ -159,37 +167,3 @@ class Witness:
 
     def link_lost(self, link: Link, reason: Exception) -> None:
         """Do nothing: `Attempt` and the futures notice."""
-
-
-class Flusher:
-    """Has servers flushed before they get a handshake of the client's session; arguments as for Witness.
-
-    While connections break, one session serves all tries: the leader has to end each that is left.
-    """
-
-    def __init__(self, open_link: OpenLink, sasl: SaslMechanism | None, credentials: Iterable[Credential]) -> None:
-        self._open_link = open_link
-        self._sasl = sasl
-        self._credentials = credentials
-        self._hello = NEW
-
-    def opener(self, late_writes: LateWrites, address: Address, within: float) -> OpenLink:
-        """Return what opens connections to `address`, and has the server flushed first if `late_writes` says so."""
-        open_link = self._open_link
-        if not late_writes:
-            return open_link
-
-        async def open_flushed(make: Callable[[], Link], host: str, port: int) -> Link:
-            link = await open_link(make, host, port)
-            server = link.peer or address
-            if late_writes.needs_flush(server):
-                witness = Witness(open_link, address, self._sasl, self._credentials, within)
-                try:
-                    late_writes.flushed(await witness.flush(self._hello))
-                finally:
-                    self._hello = witness.left
-                if late_writes.needs_flush(server):
-                    raise ConnectionError("another server of this name was asked whether it has a late write")
-            return link
-
-        return open_flushed

@@ -136,11 +136,21 @@ class Certainty:
         Arguments: `phase`, between 0 and 1, at random: clients that begin together spread their requests by it.
         """
         self._start(sent, phase)
-        self._grant(timeout)
+        self.granted(sent, timeout)
         self._touched = self._written = sent
         self.based = now
         self.is_linked = now < sent + timeout
         self._certify()
+
+    def granted(self, sent: float, timeout: float) -> None:
+        """Record that the leader counts the session with `timeout` seconds from when it takes a handshake.
+
+        The handshake was sent at `sent`, or is being sent.  Its answer may be lost, and the leader may take it at any
+        time.
+        """
+        self.least = min(self.least, timeout)
+        self.grain = self.least * _GRAIN
+        self.until = min(self.until, sent + timeout)
 
     def resumed(self, sent: float, timeout: float, phase: float = 0.0) -> None:
         """Record a handshake that has resumed the session; arguments as of `begun`.
@@ -153,8 +163,7 @@ class Certainty:
         """
         former = self._epoch, self.until, self._touched + self.least if self.is_linked else _NEVER
         self._start(sent, phase)
-        self._grant(timeout)
-        self.until = min(self.until, sent + timeout)
+        self.granted(sent, timeout)
         self.is_linked = False
         self._touched, self._written = sent, _NEVER
         self._former = former
@@ -167,10 +176,6 @@ class Certainty:
         self._candidate = _ANY if now < until else epoch if now < ends else None
         self._former = None
         self.based = now
-
-    def _grant(self, timeout: float) -> None:
-        self.least = min(self.least, timeout)
-        self.grain = self.least * _GRAIN
 
     def follows(self) -> None:
         """Record that this connection's server was a learner, not the leader, after the last answer so far.

@@ -69,6 +69,15 @@ class Socket(asyncio.Transport):
         self.is_aborted = False
         self.calls: list[str] = []
 
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
     def write(self, data: Any) -> None:
         self.written += data
         self.calls.append("write")
@@ -272,6 +281,25 @@ def a_large_reply(link: Link) -> tuple[list[Call], bytes]:
     names = [b"%040d" % number for number in range(10_000)]
     children = INT.pack(len(names)) + b"".join(INT.pack(len(name)) + name for name in names)
     return calls, a_reply(1, children) + a_reply(2, bytes(68))
+
+
+@in_virtual_time
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_link_gives_its_socket_to_another_one_unless_it_is_closed(is_closed: bool) -> None:
+    (link, owner), (other, _), socket = a_link(), a_link(), Socket()
+    link.connection_made(socket)
+    if is_closed:
+        socket.is_aborted = True
+        with pytest.raises(ConnectionResetError):
+            link.hand_over(other)
+        assert not other.is_connected
+    else:
+        link.hand_over(other)
+        other.flush()
+        assert socket.written
+        assert socket.get_protocol() is other
+    assert link.is_lost
+    assert len(owner.reasons) == 1
 
 
 @in_virtual_time

@@ -1,0 +1,114 @@
+"""What a server grants is known before it gets a handshake that resumes the session: its answer may be lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+import zkwire
+from tests.support.client import turns
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
+from zkwire import SessionState
+from zkwire.testing.memory.state import Settings
+
+ASKED = [("b", "connect"), ("b", "sync"), ("b", "closeSession")]
+
+
+class _Servers(Server):
+    """Two servers, a and b; b grants 4 s at most."""
+
+    def received(self, wire: Wire, frame: bytes) -> None:
+        self.machine.settings = Settings(max_session_timeout=4.0 if wire.host == "b" else None)
+        super().received(wire, frame)
+
+
+@asynccontextmanager
+async def two_servers() -> AsyncIterator[tuple[Server, zkwire.Client]]:
+    """Connect a client to a, which grants 10 s."""
+    server = _Servers(are_several=True)
+    async with a_client(server=server) as (_, zk):
+        assert zk.least_timeout == 10.0
+        yield server, zk
+
+
+async def resumed(zk: zkwire.Client) -> None:
+    """Wait until the client, whose connection was dropped in this turn, has the next one."""
+    await turns()
+    while zk.state is not SessionState.CONNECTED:
+        await asyncio.sleep(0.01)
+
+
+def asked(server: Server) -> list[tuple[str, str]]:
+    names = [(sent.host, sent.name) for sent in server.requests if sent.name != "ping"]
+    server.requests.clear()
+    return names
+
+
+@in_virtual_time
+async def test_the_first_time_another_session_asks_what_the_server_grants() -> None:
+    async with two_servers() as (server, zk):
+        first = zk.session_id
+        server.drop()
+        await resumed(zk)
+        assert asked(server)[:4] == [*ASKED, ("b", "connect")]
+        assert (zk.session_id, zk.least_timeout) == (first, 4.0)
+        assert len(server.machine.sessions) == 1
+        server.drop()
+        await resumed(zk)
+        assert asked(server)[:1] == [("a", "connect")]
+        server.drop()
+        await resumed(zk)
+        assert asked(server)[:1] == [("b", "connect")]  # it is known now
+
+
+@in_virtual_time
+async def test_a_handshake_whose_answer_is_lost_may_have_given_the_session_less() -> None:
+    """The leader may take it when the client has long resumed the session at a server that grants more."""
+    async with two_servers() as (server, zk):
+
+        def strike(wire: Wire, sent: Sent) -> None:
+            server.is_silent = sent.name == "closeSession"
+
+        server.strike = strike
+        before = server.loop.time()
+        assert zk.certain_until >= before + 9.9
+        server.drop()
+        await turns(20)
+        assert asked(server) == ASKED
+        assert zk.least_timeout == 4.0
+        assert zk.certain_until <= server.loop.time() + 4.0
+
+
+@in_virtual_time
+@pytest.mark.parametrize("silent_at", ["connect", "sync"])
+async def test_a_server_that_does_not_say_what_it_grants_gets_no_handshake(silent_at: str) -> None:
+    async with two_servers() as (server, zk):
+        certain_until, first = zk.certain_until, zk.session_id
+        received = server.received
+
+        def silent(wire: Wire, frame: bytes) -> None:
+            if wire.host != "b" or (silent_at == "sync" and wire.connection.session is None):
+                received(wire, frame)
+
+        server.received = silent  # type: ignore[method-assign]
+        server.drop()
+        await turns(20)
+        assert zk.certain_until == certain_until
+        await resumed(zk)
+        assert (zk.server, zk.session_id, zk.least_timeout) == ("a:2181", first, 10.0)
+
+
+@in_virtual_time
+async def test_the_session_that_asks_is_used_again_and_a_new_one_is_made_when_it_has_expired() -> None:
+    async with two_servers() as (server, zk):
+        server.strike = lambda wire, sent: False if (wire.host, sent.name) == ("b", "sync") else None
+        server.drop()
+        await turns(20)
+        (asking,) = server.machine.sessions.by_id.keys() - {zk.session_id}
+        server.machine.expire(asking, server.loop.time())
+        server.strike = lambda wire, sent: None
+        server.refused = {"a"}
+        await resumed(zk)
+        assert zk.server == "b:2181"
+        assert len(server.machine.sessions) == 1
