@@ -205,15 +205,14 @@ class Stage:
         try:
             self._run(lambda: all(each.has_played for each in self.players), patience, "unserved", every=ON_CALL)
             # An idle connection, with its watches, is closed in one of the rounds of its server.
-            shape = self.schedule.shape  # a session that is due may have to wait for others that are ended first
-            within = 3 * longest + 2 * shape.idle + 4 * shape.bucket
+            shape = self.schedule.shape
+            within = 3 * longest + 2 * shape.idle + self._ends()
             self._run(lambda: not self._left_on_servers(), within, "something stays")
             for player in self.players:
                 player.close()
             self._run(lambda: all(each.is_over for each in self.players), 2 * longest, "not closed", every=ON_CALL)
-            # The sessions that clients began as witnesses end by themselves.
-            shape = self.schedule.shape
-            within = 3 * longest + 8 * shape.tick + 4 * shape.bucket + 10 * shape.stall
+            # The sessions that clients began as witnesses, or to ask a server, end by themselves.
+            within = 3 * longest + 8 * shape.tick + self._ends() + 10 * shape.stall
             self._run(lambda: not self.ensemble.sessions(), within, "sessions stay")
             self._run(self._is_at_rest, 5.0, "machines go on")
             if any(player.machine.left() for player in self.players):
@@ -228,6 +227,10 @@ class Stage:
                 self.fail(f"left behind: {what}")
         for what in world.complaints:
             self.fail(what)
+
+    def _ends(self) -> float:
+        """Return for how long, at most, a session that is due has to wait for others that the leader ends first."""
+        return self.schedule.shape.bucket * (4 + len(self.ensemble.sessions()))
 
     def _run(self, until: Callable[[], bool], within: float, what: str, *, every: float = LOOK_EVERY) -> None:
         """Let things happen until `until()`, or a failure: at the latest `within` seconds after the last fault."""

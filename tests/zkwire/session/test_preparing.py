@@ -64,7 +64,7 @@ async def test_the_first_time_another_session_asks_what_the_server_grants() -> N
 
 @in_virtual_time
 async def test_a_handshake_whose_answer_is_lost_may_have_given_the_session_less() -> None:
-    """The leader may take it when the client has long resumed the session at a server that grants more."""
+    """Pitfall 93: the leader may take it when the client has long resumed the session at another server."""
     async with two_servers() as (server, zk):
 
         def strike(wire: Wire, sent: Sent) -> None:
