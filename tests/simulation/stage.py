@@ -65,6 +65,7 @@ class Player:
             return None
         stage.network.leave_all(machine, silently=with_host)
         machine.die()
+        stage.clients.pop(self.actor.name, None)  # until the next process has one
         resumed = {
             "session_timeout": self.zk.session_timeout * resumes,
             "session_id": self.zk.session_id,

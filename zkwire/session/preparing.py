@@ -21,6 +21,7 @@ from zkwire.session.hosts import Address
 from zkwire.session.late_writes import LateWrites, Peer
 from zkwire.session.lifetime import Lifetime
 from zkwire.session.sasl import SaslMechanism
+from zkwire.session.session_key import SessionKey
 from zkwire.session.transport import Link, OpenLink
 from zkwire.session.witness import Witness
 from zkwire.wire.records import ConnectRequest
@@ -47,7 +48,7 @@ class Preparing:
         self._sasl = sasl
         self._credentials = credentials
         self._granted: dict[Peer, float] = {}
-        self._left: ConnectRequest | None = None
+        self._left = SessionKey()
 
     def granted(self, server: Peer, timeout: float) -> None:
         """Record that `server` has granted `timeout` seconds."""
@@ -88,7 +89,8 @@ class Preparing:
 
         witness = Witness(take_over, address, self._sasl, self._credentials, within)
         try:
-            answer = await witness.ask(self._left or replace(hello, last_zxid_seen=0, session_id=0, password=bytes(16)))
+            # With the last zxid of the client, so that a server that is behind refuses it at once.
+            answer = await witness.ask(replace(hello, session_id=self._left.id, password=self._left.password))
         except RefusedError:
             return  # the session that was left has expired: the next try makes a new one
         finally:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from zkwire.errors import NoNodeError, ProtocolError
@@ -22,6 +21,7 @@ from zkwire.session.closing import end_session, finish
 from zkwire.session.credentials import Credential
 from zkwire.session.hosts import Address
 from zkwire.session.sasl import SaslMechanism
+from zkwire.session.session_key import SessionKey
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire.connection import Call, Incoming
 from zkwire.wire.records import OPEN_ACL, ConnectRequest, ConnectResponse, printed, xids
@@ -50,7 +50,7 @@ class Witness:
     Arguments: `open_link`, which opens connections; `address`, of the server to make it at; `sasl` and
     `credentials`, the client's; `within`, how long one attempt to connect may take, in seconds.
 
-    `left` is the handshake request that resumes a session which `ask` could not end, or one for a new session.
+    `left` is the key of a session which `ask` could not end; that of a new session if there is none.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Witness:
         self._within = within
         self._xids = xids()
         self._attempt: Attempt | None = None
-        self.left = _NEW
+        self.left = SessionKey()
 
     async def run(self) -> None:
         """Make the session, leave it alone, and return when the leader has ended it.
@@ -93,20 +93,20 @@ class Witness:
         """Return what the server answers; end the session.
 
         A sync goes through the leader, behind everything that came to the same server before.
-        Arguments: `hello`, a handshake request for a new session, or for one that another call has left: `left`.
+        Arguments: `hello`, a handshake request for a new session, or for one that another call has left.
         Raises: RefusedError if that one has expired; otherwise as `run`.
         Cancellation: leaves no socket; the session is left.
         """
-        self.left = new = replace(hello, session_id=0, password=bytes(16))
+        self.left = SessionKey()
         link = await self._connect(hello)
         try:
             made, is_read_only = self._response, link.connection.is_read_only
             if not is_read_only:  # such a session exists on that server alone
-                self.left = replace(new, session_id=made.session_id, password=made.password or bytes(16))
+                self.left = SessionKey(made.session_id, made.password or bytes(16))
                 if code := await self._ask(link, SyncRequest("/")):
                     raise ProtocolError(f"a sync was answered with {code}")
                 await end_session(link, self._within)
-                self.left = new
+                self.left = SessionKey()
             return Answer(link.connection.timeout, is_flushed=not is_read_only)
         finally:
             await finish(link)
