@@ -3,8 +3,9 @@
 import asyncio
 
 import zkwire
-from tests.support.client import InOrder, eventually
+from tests.support.client import InOrder, eventually, states_until
 from tests.support.proxy import Proxy
+from zkwire import SessionState
 from zkwire.testing import EnsembleServer, RealEnsemble
 
 
@@ -32,6 +33,13 @@ async def test_writes_of_a_lost_connection_answer_no_request_on_the_next_one_pit
             zkwire.connect(observer.hosts) as bystander,
             zkwire.connect(f"{proxy.hosts},{observer.hosts}", rng=InOrder()) as zk,
         ):
+            states = zk.states()
+            for hosts in (observer.hosts, proxy.hosts):  # to ask what the observer grants takes a write
+                zk.set_hosts(hosts)
+                await states_until(states, SessionState.SUSPENDED)
+                await states_until(states, SessionState.CONNECTED)
+                assert zk.server == hosts
+            zk.set_hosts(f"{proxy.hosts},{observer.hosts}")
             follower.pause()  # so that nothing is committed
             lost = [asyncio.create_task(zk.create(path)) for path in ("/lost", "/lost too")]
             await until_outstanding(leader, 2)

@@ -201,19 +201,18 @@ class Stage:
         """Play the schedule to its end, or to the first failure."""
         world, scenario = self.world, self.scenario
         # When all faults are over, sessions end and connections are found dead within some timeouts.
-        longest = self.schedule.longest
-        patience = scenario.patience + scenario.holds() + 6 * longest
+        longest, shape = self.schedule.longest, self.schedule.shape
+        patience = scenario.patience + scenario.holds() + 6 * longest + shape.ending
         try:
             self._run(lambda: all(each.has_played for each in self.players), patience, "unserved", every=ON_CALL)
             # An idle connection, with its watches, is closed in one of the rounds of its server.
-            shape = self.schedule.shape
-            within = 3 * longest + 2 * shape.idle + self._ends()
+            within = 3 * longest + 2 * shape.idle + shape.ending
             self._run(lambda: not self._left_on_servers(), within, "something stays")
             for player in self.players:
                 player.close()
             self._run(lambda: all(each.is_over for each in self.players), 2 * longest, "not closed", every=ON_CALL)
             # The sessions that clients began as witnesses, or to ask a server, end by themselves.
-            within = 3 * longest + 8 * shape.tick + self._ends() + 10 * shape.stall
+            within = 3 * longest + 8 * shape.tick + shape.ending + 10 * shape.stall
             self._run(lambda: not self.ensemble.sessions(), within, "sessions stay")
             self._run(self._is_at_rest, 5.0, "machines go on")
             if any(player.machine.left() for player in self.players):
@@ -228,10 +227,6 @@ class Stage:
                 self.fail(f"left behind: {what}")
         for what in world.complaints:
             self.fail(what)
-
-    def _ends(self) -> float:
-        """Return for how long, at most, a session that is due has to wait for others that the leader ends first."""
-        return self.schedule.shape.bucket * (4 + len(self.ensemble.sessions()))
 
     def _run(self, until: Callable[[], bool], within: float, what: str, *, every: float = LOOK_EVERY) -> None:
         """Let things happen until `until()`, or a failure: at the latest `within` seconds after the last fault."""

@@ -31,7 +31,13 @@ class Habits:
     drift: float = 0.0
     sleeps: bool = False
 
+    @property
+    def ending(self) -> float:
+        """How long at the most a session that is due waits until others are ended, which broken connections left."""
+        return _MOST_LEFT * self.bucket
 
+
+_MOST_LEFT: Final = 40  # sessions
 _IDLE: Final = 10.0  # NIOServerCnxnFactory: the interval of cnxnExpiryQueue is zookeeper.nio.sessionlessCnxnTimeout
 
 

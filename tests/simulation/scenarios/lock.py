@@ -161,7 +161,7 @@ class HeldScenario(Scenario):
         patience = _FREE_WITHIN + 50 * (shape.flush + shape.ordering) + 2 * shape.stall
         # A client whose chain is broken waits until the leader has ended its witness, twice at most.
         if schedule.faults or shape.stall:
-            patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * (5 * shape.tick + shape.bucket)
+            patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * 5 * shape.tick + shape.ending
         held, since = -1, world.now
         while not await self._try(player, what, seconds):
             count = sum(guard.count for guard in guards)
