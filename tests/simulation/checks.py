@@ -85,10 +85,6 @@ class Guard:
         """Take note that an operator deletes the node `path`: its holder learns of that after the fact."""
         self._excused.add(path)
 
-    def was_deleted(self, path: str) -> bool:
-        """Whether an operator has deleted the node `path`."""
-        return path in self._excused
-
     def tickets(self) -> list[str]:
         """Return the paths of all tickets, as the server that has come furthest shows them."""
         return [path for path in self._stage.ensemble.nodes_below(self._path) if _NUMBER.search(path)]
@@ -129,6 +125,10 @@ class Guard:
             strangers = self._stage.ensemble.strangers  # no tickets: they are persistent
             names = [each for each in node.children or () if not (strangers and f"{self._path}/{each}" in strangers)]
             self._lines.append({name: int(found[0]) for name in names if (found := _NUMBER.search(name))})
+
+    def excuses(self, player: "Player", lease: Held, kind: str) -> bool:
+        """Whether the player may rely on its lease although it is lost; see `_is_excused`."""
+        return self._is_excused(_Holder(player, lease, kind, player.zk.session_id))
 
     def is_ended(self, player: "Player") -> bool:
         """Return whether an operator has ended the player's session.

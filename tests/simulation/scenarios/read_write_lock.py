@@ -59,7 +59,7 @@ class ReadWriteLockScenario(GuardedScenario):
         kind = "read" if what == "read" else "write"
         greatest = self._greatest
         newest = greatest["write"] if kind == "read" else max(greatest.values())
-        if lease.token <= newest and not self.guard.was_deleted(lease.path):
+        if lease.token <= newest and not self.guard.excuses(player, lease, kind):
             self.stage.fail(f"{player.actor.name} owns with the token {lease.token:#x} to {kind}, after {greatest}")
         greatest[kind] = max(greatest[kind], lease.token)
         for writer, former in self._former:
