@@ -29,26 +29,26 @@ async def test_writes_of_a_lost_connection_answer_no_request_on_the_next_one_pit
         [follower] = await ensemble.followers()
         [observer] = [server for server in ensemble.servers if server.is_observer]
         async with (
-            Proxy(leader.hosts) as proxy,
+            Proxy(leader.hosts) as to_leader,
+            Proxy(observer.hosts) as to_observer,
             zkwire.connect(observer.hosts) as bystander,
-            zkwire.connect(f"{proxy.hosts},{observer.hosts}", rng=InOrder()) as zk,
+            zkwire.connect(f"{to_leader.hosts},{to_observer.hosts}", rng=InOrder()) as zk,
         ):
             states = zk.states()
-            for hosts in (observer.hosts, proxy.hosts):  # to ask what the observer grants takes a write
-                zk.set_hosts(hosts)
+            for left, joined in ((to_leader, to_observer), (to_observer, to_leader)):  # each is asked what it grants
+                left.drop()
                 await states_until(states, SessionState.SUSPENDED)
                 await states_until(states, SessionState.CONNECTED)
-                assert zk.server == hosts
-            zk.set_hosts(f"{proxy.hosts},{observer.hosts}")
+                assert zk.server == joined.hosts
             follower.pause()  # so that nothing is committed
             lost = [asyncio.create_task(zk.create(path)) for path in ("/lost", "/lost too")]
             await until_outstanding(leader, 2)
-            proxy.drop()
+            to_leader.drop()
             await asyncio.wait(lost)
             assert [type(each.exception()) for each in lost] == [zkwire.ConnectionLostError] * 2
             creating, syncing = asyncio.create_task(zk.create("/new")), asyncio.create_task(zk.sync("/"))
             await until_outstanding(observer, 3)  # with the client's proof that no lost write comes later
-            assert zk.server == observer.hosts
+            assert zk.server == to_observer.hosts
             follower.resume()
             assert await creating == "/new"
             await syncing
