@@ -12,6 +12,7 @@ The model is what real servers do, and the worst of it:
 """
 
 import heapq
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterator
@@ -337,6 +338,27 @@ def test_clients_that_begin_together_spread_their_requests() -> None:
             certainty.answered(now, now + 0.001, reach, 1)
         dues.add(round(certainty.due(Upkeep.CERTAIN), 1))
     assert len(dues) == 4
+
+
+def test_clients_that_acquire_together_do_not_all_write_in_the_same_part_of_each_period() -> None:
+    """Clients on learners write when nobody has written for long."""
+    rng, writes = random.Random(1), []
+    for _ in range(60):
+        certainty, now, upkeep = Certainty(), 0.0, Upkeep.READY
+        certainty.begun(0.0, 0.001, 10.0, rng.random())
+        while now < 80.0:
+            now = max(now + 0.002, certainty.due(upkeep))
+            if upkeep is Upkeep.READY and now > 30.0:
+                now, upkeep = 30.0, Upkeep.CERTAIN
+                certainty.needed(now)
+                certainty.answered(now, now + 0.001, Reach.QUORUM, 1)
+                continue
+            reach = Reach.QUORUM if certainty.wants_write(now, upkeep) else Reach.LEADER
+            certainty.asked(now)
+            certainty.answered(now, now + 0.001, reach, 1)
+            if reach is Reach.QUORUM and now > 60.0:
+                writes.append(now)
+    assert max(later - earlier for earlier, later in itertools.pairwise(sorted(writes))) < 2.0
 
 
 # -- single rules -------------------------------------------------------------------------------------------------
