@@ -81,14 +81,13 @@ class Proving:
         if not self._needs[0]:
             self._needed_since = self._loop.time()
         self._needs[later] += 1
-        self._set_upkeep()
-        if self._link is not None:
-            self._link.tick_earlier()
+        connection = None if self._link is None else self._link.connection
+        if connection is not None and connection.upkeep is not Upkeep.CERTAIN:
+            self._set_upkeep()
 
     def release(self, *, later: bool) -> None:
-        """Undo one `need`."""
+        """Undo one `need`.  `_look` lowers the upkeep later: another lock often follows at once."""
         self._needs[later] -= 1
-        self._set_upkeep()
 
     def _set_upkeep(self) -> None:
         link = self._link
@@ -99,6 +98,7 @@ class Proving:
                 link.connection.upkeep = upkeep
                 if now and link.connection.certainty is not None:
                     link.connection.certainty.needed(self._loop.time())
+                link.tick_earlier()
 
     def greeted(self, attempt: Attempt, connection: Connection) -> None:
         """Record the answer to the handshake of `attempt`."""
@@ -123,7 +123,6 @@ class Proving:
         """
         self._link, self._address = link, address
         self._set_upkeep()
-        link.tick_earlier()
         if has_lost_write and not link.connection.is_read_only:
             link.connection.send(Call(MultiRequest([CheckVersionRequest("/", -1)])), self._loop.time())
         certainty = link.connection.certainty
@@ -143,12 +142,13 @@ class Proving:
         self._mending = self._asking = self._timer = None
 
     def _look(self) -> None:
-        """Mend the chain if it is broken; find out the server's role if a lock is at rest."""
+        """Lower the upkeep if less is needed; mend a broken chain; find out the server's role if a lock is at rest."""
         link = self._link
         if link is None or link.connection.certainty is None:
             return
         certainty = link.connection.certainty
         self._timer = self._loop.call_later(certainty.least * _LOOK_EVERY, self._look)
+        self._set_upkeep()
         if certainty.is_broken and any(self._needs):
             # Not all clients at the same time, if all were cut off.
             self._mend(self._rng.random() * certainty.least * _LOOK_EVERY)

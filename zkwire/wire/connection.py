@@ -344,7 +344,8 @@ class Connection:
 
     def next_tick(self) -> float:
         """Return when to call `tick` next, if nothing is sent or received until then."""
-        return self._dead_at() if self.is_held else min(self._ping_at(), self._dead_at())
+        dead = self._dead_at()
+        return dead if self.is_held else min(self._ping_at(), dead)
 
     def tick(self, now: float) -> bool:
         """Queue a ping if one is due; return False if the link is dead.
@@ -383,8 +384,7 @@ class Connection:
         return SyncRequest("/")
 
     def _ping_at(self) -> float:
-        if self._is_kept:
-            assert self.certainty is not None
+        if self.certainty is not None and self.upkeep is not Upkeep.NONE:
             return self.certainty.due(self.upkeep)
         return self._last_sent + timing.ping_after(self.timeout)
 

@@ -6,6 +6,7 @@ The order of the fields is their order on the wire.  This module does not know w
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterator
 from typing import Final
 
@@ -129,18 +130,16 @@ class MultiHeader(Record):
 EVENT_XID: Final = -1
 PING_XID: Final = -2
 _MAX_XID: Final = 2**31 - 1
+_XIDS: Final = range(1, _MAX_XID + 1)
 
 
 def xids(first: int = 1) -> Iterator[int]:
-    """Yield the xids of a session's requests, on all of its connections, one after the other.
+    """Return the xids of a session's requests, on all of its connections, one after the other.
 
     A follower finds the request of a committed write by session and xid alone.  If an xid came again on the next
     connection, its request could get the answer of a write that was outstanding on the former one (pitfall 84).
     """
-    xid = first
-    while True:
-        yield xid
-        xid = xid % _MAX_XID + 1
+    return itertools.chain(range(first, _MAX_XID + 1), itertools.chain.from_iterable(itertools.repeat(_XIDS)))
 
 
 def printed(session_id: int) -> str:
