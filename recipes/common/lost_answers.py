@@ -15,30 +15,18 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from zkwire import (
-    Client,
-    GetChildren,
-    GetChildrenAndStat,
-    GetData,
-    Node,
-    NoNodeError,
-    ServerError,
-    SessionError,
-    Sync,
-    join_path,
-)
+from recipes.common.retrying import read_synced, result
+from zkwire import Client, GetData, Node, ServerError, SessionError, join_path
+
+__all__ = ["Found", "find_created", "late_result", "read", "result"]
 
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_MOST_AT_A_TIME: Final = 16  # nodes that are read: each may have a megabyte of data
-_PAUSE: Final = 0.1  # seconds to wait after a transient refusal, before the next try
+read = read_synced
 
-_HINT: Final = (
-    "the answer to an earlier write was lost, and the client cannot find out what became of that write:"
-    " it may have been carried out"
-)
+_MOST_AT_A_TIME: Final = 16  # nodes that are read: each may have a megabyte of data
 
 
 class Found(NamedTuple):
@@ -50,21 +38,6 @@ class Found(NamedTuple):
     name: str
     node: Node
     answers: list[Any]
-
-
-async def read(zk: Client, path: str, *reads: GetData | GetChildren | GetChildrenAndStat) -> list[Any]:
-    """Return the answer to each of `reads`, as `Client.pipeline` does, after a sync; wait while refusals are transient.
-
-    Arguments: `path`, for the sync: everything that was written there before this call is seen by the reads.  If the
-    sync is refused, for example by a server without a quorum, the answers to the reads behind it prove nothing.
-    Raises: SessionError; the error with which the sync was refused.
-    """
-    while True:
-        answers = await zk.pipeline([Sync(path), *reads])
-        if not any(isinstance(answer, ServerError) and answer.is_transient for answer in answers):
-            result(answers[0])
-            return answers[1:]
-        await asyncio.sleep(_PAUSE)
 
 
 async def find_created(zk: Client, path: str, unique: str, look: Callable[[], Awaitable[list[Any]]]) -> Found | None:
@@ -94,7 +67,7 @@ async def _search(zk: Client, path: str, unique: str, look: Callable[[], Awaitab
     try:
         answers = await look()
     except ServerError as error:
-        error.hint = _HINT
+        result(error)
         raise
     # Other clients may create nodes of that name, too: go on until one belongs to our session (pitfall 89).
     other: Found | None = None
@@ -103,7 +76,7 @@ async def _search(zk: Client, path: str, unique: str, look: Callable[[], Awaitab
     for start in range(0, len(names), _MOST_AT_A_TIME):
         batch = names[start : start + _MOST_AT_A_TIME]
         reads = [GetData(join_path(path, name)) for name in batch]
-        for name, asked, answer in zip(batch, reads, await read(zk, path, *reads), strict=True):
+        for name, asked, answer in zip(batch, reads, await read_synced(zk, path, *reads), strict=True):
             try:
                 node: Node | None = result(answer)
             except ServerError as error:
@@ -120,20 +93,6 @@ async def _search(zk: Client, path: str, unique: str, look: Callable[[], Awaitab
     for refusal in refused.values():
         raise refusal
     return other
-
-
-def result(answer: Any) -> Any:
-    """Return an answer of `read`, None if the node does not exist.
-
-    Raises: the error if the server refused the read, with a hint that the earlier write may have been carried out.
-    """
-    if isinstance(answer, NoNodeError):
-        return None
-    if isinstance(answer, ServerError):
-        answer.hint = _HINT
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer
 
 
 def late_result(search: asyncio.Task[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""Waits that several recipes share: limited by `within`, and continued in the session after an expired one."""
+"""Waits that several recipes share, limited by `within`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from zkwire import Client, SessionState
+from recipes.common.retrying import raise_unless_renewed
+
+__all__ = ["LEAVES_WITHIN", "Bound", "bounded", "raise_unless_renewed"]
 
 # Seconds in which a caller that is leaving waits for an answer that it can do without, as for the end of a Removal: an
 # ensemble that is down must not keep a program from ending.
@@ -64,13 +66,3 @@ async def bounded(within: float | None, what: str, details: Callable[[], str] = 
         if not limit.expired():
             raise
         raise TimeoutError(bound.message) from None
-
-
-def raise_unless_renewed(zk: Client) -> None:
-    """Raise the SessionExpiredError that is being handled, unless the client begins a new session.
-
-    To be called in an `except` block. With `renew=False` the client stays in the state EXPIRED, and every later
-    request would fail as well.
-    """
-    if zk.state is SessionState.EXPIRED:
-        raise

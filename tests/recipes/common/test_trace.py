@@ -149,7 +149,7 @@ async def test_a_trace_missing_in_the_next_session_shows_nothing(
     has_trace: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session ends while the client waits after a transient refusal, so no request fails because of the expiry."""
-    monkeypatch.setattr("recipes.common.lost_answers._PAUSE", 0.5)
+    monkeypatch.setattr("recipes.common.retrying._PAUSE", 0.5)
     async with scene() as stage:
         ours = await writer(stage)
         if has_trace:

@@ -319,7 +319,7 @@ async def test_a_try_whose_session_expires_after_its_list_was_refused_for_the_mo
         old = stage.zk.session_id
         # The next look is one of the new session.
         with (
-            patch("recipes.common.lost_answers._PAUSE", 1.0),
+            patch("recipes.common.retrying._PAUSE", 1.0),
             stage.server.answering("getChildren", ThrottledError, session=old) as refusing,
         ):
             trying = asyncio.create_task(Lock(stage.zk, stage.path).try_acquire())

@@ -195,8 +195,7 @@ async def test_a_cancelled_pause_leaves_no_ticket() -> None:
 async def test_after_a_transient_refusal_nothing_is_asked_before_the_end_of_a_pause(
     operation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("recipes.line.refusals", "recipes.common.lost_answers"):
-        monkeypatch.setattr(f"{module}._PAUSE", 3600.0)
+    monkeypatch.setattr("recipes.common.retrying._PAUSE", 3600.0)
     async with scene(P) as stage, no_task_stays():
         proofs = Proofs("a secret", 1)
         name = f"{P}/_c_{proofs.id}-lock-"
