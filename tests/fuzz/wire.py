@@ -13,11 +13,12 @@ from zkwire.errors import ProtocolError
 from zkwire.testing.memory.machine import Connection as ServerConnection
 from zkwire.testing.memory.machine import Machine
 from zkwire.wire import multi, records, requests
-from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Notification
-from zkwire.wire.frames import FrameError, FrameReader
+from zkwire.wire.connection import AuthenticationDemand, Call, Connection
+from zkwire.wire.frames import FrameReader
 from zkwire.wire.jute import Record
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import ConnectRequest, ConnectResponse, RequestHeader
+from zkwire.wire.watch_table import Notification
 
 _LENGTH: Final = struct.Struct(">i")
 _LIMIT: Final = 1000  # bytes of a frame
@@ -64,14 +65,12 @@ class Frames:
         reader = FrameReader(_LIMIT)
         frames: list[bytes] = []
         for piece in _pieces(stream, size):
-            try:
-                frames += reader.feed(piece)
-            except FrameError as error:
-                return frames + error.frames, str(error)
+            frames += reader.feed(piece)
+            if reader.error is not None:
+                return frames, str(reader.error)
             assert reader.held < _LIMIT + 4
         used = sum(map(len, frames)) + 4 * len(frames)
         assert used + reader.held == len(stream)
-        assert reader.is_between_frames == (used == len(stream))
         return frames, ""
 
 
@@ -248,11 +247,7 @@ class Requests:
         machine = Machine(now=0.0, wall=1.7e9)
         connection = machine.open("127.0.0.1", 40_000, 0.0)
         machine.receive(connection, self._hello, 0.0)
-        try:
-            frames = FrameReader(4096).feed(data)
-        except FrameError as error:
-            frames = error.frames
-        for frame in frames[:40]:
+        for frame in FrameReader(4096).feed(data)[:40]:
             machine.receive(connection, frame, 1.0)
         _check_sent(connection)
         machine.advance(100.0)  # every session has expired by then

@@ -17,9 +17,8 @@ from zkwire.client.requester import Requester
 from zkwire.client.watch import WatchEvent
 from zkwire.errors import SessionExpiredError
 from zkwire.session.event_loop import check_loop
-from zkwire.wire.connection import Notification
 from zkwire.wire.requests import AddWatchMode, AddWatchRequest
-from zkwire.wire.watch_table import WatchEventType, WatchKind
+from zkwire.wire.watch_table import Notification, WatchEventType, WatchKind
 
 BACKLOG: Final = 65_536  # events that wait to be taken: about 10 MB
 

@@ -31,7 +31,7 @@ from zkwire.session.event_loop import check_loop
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.states import SessionState
-from zkwire.wire.connection import REQUEST_HEADER_SIZE, Watcher
+from zkwire.wire.connection import REQUEST_HEADER_SIZE
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, batched
 from zkwire.wire.records import ACL
@@ -43,7 +43,7 @@ from zkwire.wire.requests import (
     Request,
     SyncRequest,
 )
-from zkwire.wire.watch_table import WatchKind
+from zkwire.wire.watch_table import Watcher, WatchKind
 
 _FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 

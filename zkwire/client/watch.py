@@ -30,8 +30,7 @@ from weakref import ref
 
 from zkwire.errors import SessionError
 from zkwire.session.event_loop import check_loop
-from zkwire.wire.connection import Notification, Watcher
-from zkwire.wire.watch_table import WatchEventType
+from zkwire.wire.watch_table import Notification, Watcher, WatchEventType
 
 
 class WatchEvent(NamedTuple):

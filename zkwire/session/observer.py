@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 
 from zkwire.session.states import SessionState
-from zkwire.wire.connection import Call, Notification
+from zkwire.wire.connection import Call
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
-from zkwire.wire.watch_table import WatchEventType
+from zkwire.wire.watch_table import Notification, WatchEventType
 
 
 class Observer:

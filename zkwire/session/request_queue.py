@@ -27,7 +27,7 @@ from zkwire.session.cleanup import Cleanup, LostCreate, ephemeral_creates, is_wr
 from zkwire.session.event_loop import check_loop
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
-from zkwire.wire.connection import Call, Notification, Watcher
+from zkwire.wire.connection import Call
 from zkwire.wire.jute import Record
 from zkwire.wire.requests import (
     AuthRequest,
@@ -37,7 +37,7 @@ from zkwire.wire.requests import (
     SetWatchesRequest,
     WatcherType,
 )
-from zkwire.wire.watch_table import WatchEventType, WatchKind, WatchTable, kind_set_by
+from zkwire.wire.watch_table import Notification, Watcher, WatchEventType, WatchKind, WatchTable, kind_set_by
 
 _log = logging.getLogger(__name__)
 

@@ -45,9 +45,10 @@ from zkwire.session.session_log import SessionLog
 from zkwire.session.states import SessionState, States
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
-from zkwire.wire.connection import AuthenticationDemand, Call, Incoming, Notification
+from zkwire.wire.connection import AuthenticationDemand, Call, Incoming
 from zkwire.wire.records import ConnectResponse, printed, xids
 from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
+from zkwire.wire.watch_table import Notification
 
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not

@@ -14,14 +14,13 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-from zkwire.errors import AuthenticationRequiredError, NoAuthError, ProtocolError, SessionError, UnimplementedError
+from zkwire.errors import AuthenticationRequiredError, NoAuthError, ProtocolError, UnimplementedError
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Reach, Upkeep
-from zkwire.wire.frames import LENGTH, FrameError, FrameReader
+from zkwire.wire.frames import LENGTH, FrameReader
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.primitives import DecodeError
-from zkwire.wire.progress import Progress
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed, xids
 from zkwire.wire.requests import (
     CheckVersionRequest,
@@ -32,7 +31,7 @@ from zkwire.wire.requests import (
     SyncRequest,
 )
 from zkwire.wire.stepwise import LARGE, Stepwise
-from zkwire.wire.watch_table import WatchEventType, WatchKind, deletion_frame
+from zkwire.wire.watch_table import Notification, Watcher, WatchKind, deletion_frame
 
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
@@ -56,33 +55,18 @@ class Waiter(Protocol):
     def set_exception(self, exception: BaseException, /) -> None: ...
 
 
-class Watcher(Protocol):
-    """A receiver of watch events; each method is called in the same step in which the bytes that cause it are decoded.
-
-    `fire` is called for an event, `fail` when the watch is lost.  `rearmed` is called when the watch has moved to
-    another connection: for a one-shot watch before any event of that connection, for a persistent watch once the server
-    has confirmed it.
-    """
-
-    given_up: bool
-
-    def fire(self, event: WatchEventType, notification: Notification, /) -> None: ...
-
-    def fail(self, error: SessionError) -> None: ...
-
-    def rearmed(self) -> None: ...
-
-
 class Call:
     """One request, waiting or in flight: its size, the waiter for its reply and, later, the reply.
 
     The request is encoded when the call is made, so that one that cannot be encoded is refused before anything is sent.
     A large body is not kept: it is encoded again when it is sent, so that calls that wait need no memory for it.
 
-    `body` is the encoded request without its header, None if it is large; `size` is the number of bytes in the
-    request's frame, without the length in front; `code` is the error code of the reply, 0 for success and until the
-    reply comes; `zxid` is the reply's zxid, of a write that of its transaction; `times_unreadable` counts how often
-    something unreadable came in place of the reply.
+    Attributes:
+        body: The encoded request without its header, None if it is large.
+        size: The number of bytes in the request's frame, without the length in front.
+        code: The error code of the reply, 0 for success and until the reply comes.
+        zxid: The zxid of the reply: for a write, its own transaction.
+        times_unreadable: How often something unreadable came in place of the reply.
     """
 
     __slots__ = (
@@ -122,14 +106,6 @@ class Call:
         self.reply: Record | None = None
 
 
-class Notification(NamedTuple):
-    """A watch event as received: the type's number, the path on the server, the zxid (-1 if the server sends none)."""
-
-    type: int
-    path: str
-    zxid: int
-
-
 class AuthenticationDemand(NamedTuple):
     """The server refused a request because it requires authentication; it closes the connection after this."""
 
@@ -142,25 +118,29 @@ Incoming: TypeAlias = Call | Notification | ConnectResponse | AuthenticationDema
 class Connection:
     """One connection, from the handshake to its end.
 
-    Arguments: `connect_request`, the handshake request; `frame_limit`, the largest frame to accept, in bytes; `now`, in
-    seconds on the clock that all later calls use; `session_xids`, those that the session has not used.  Attributes,
-    times in seconds on that clock:
-    `calls`: the requests in flight, in the order in which the server will answer them;
-    `large_in_flight`: the number of bytes in those of them that are large, see Call;
-    `timeout`: the negotiated session timeout in seconds, 0 until the handshake is complete;
-    `answered`: when the last request that was answered had been sent;
-    `heard`: when the last bytes arrived;
-    `last_zxid`: the newest zxid in any reply to a request of a caller, up to which no event of a watch is missing;
-    `error`: what ended the connection, None while it is usable;
-    `is_read_only`: whether the server has no quorum;
-    `confirms_session`: whether a reply proves that the ensemble keeps the session;
-    `is_held`: set by the session; while it is True no ping is sent;
-    `unfolding`: a large reply that is being decoded in steps, or None: call `go_on` later, and read no more until then;
-    `is_session_over`: whether the server has said that it is ending the session;
-    `urgent`: the callbacks of `add_urgent`, by their frames without the zxid and the error code;
-    `certainty`: set by the session: what replies prove about the session; None where they prove nothing;
-    `upkeep`: set by the session: how certain the session is kept, by proofs in place of pings;
-    `is_proof_answered`: set with the reply to a proof: `next_tick` may be earlier now.
+    Args:
+        connect_request: The handshake request.
+        frame_limit: The largest frame to accept, in bytes.
+        now: In seconds, on the clock that all later calls and the attributes use.
+        session_xids: The xids that the session has not used.
+
+    Attributes:
+        calls: The requests in flight, in the order in which the server will answer them.
+        large_in_flight: The number of bytes in those of them that are large, see Call.
+        timeout: The negotiated session timeout in seconds, 0 until the handshake is complete.
+        answered: When the last request that was answered had been sent.
+        heard: When the last bytes arrived.
+        last_zxid: The newest zxid in any reply to a request of a caller, up to which no event of a watch is missing.
+        error: What ended the connection, None while it is usable.
+        is_read_only: Whether the server has no quorum.
+        confirms_session: Whether a reply proves that the ensemble keeps the session.
+        is_held: Set by the session; while it is True no ping is sent.
+        unfolding: A large reply that is being decoded in steps: call `go_on` later, and read no more until then.
+        is_session_over: Whether the server has said that it is ending the session.
+        urgent: The callbacks of `add_urgent`, by their frames without the zxid and the error code.
+        certainty: Set by the session: what replies prove about the session; None where they prove nothing.
+        upkeep: Set by the session: how certain the session is kept, by proofs in place of pings.
+        is_proof_answered: Set with the reply to a proof: `next_tick` may be earlier now.
     """
 
     def __init__(
@@ -182,13 +162,13 @@ class Connection:
         self._least_timeout = timing.least_granted(connect_request.timeout / 1000)
         self._is_refused = False
         self._frames = FrameReader(frame_limit)
-        self._bad_length: FrameError | None = None
+        self._small = min(frame_limit, LARGE)
         self._undecoded: list[bytes] = []
         self.unfolding: Stepwise | None = None
         self._auth_calls: deque[Call] = deque()
         self.urgent: dict[bytes, Callable[[], None]] = {}
         self._xids = xids() if session_xids is None else session_xids
-        self._progress = Progress(now)
+        self._progress = timing.Progress(now)
         body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
 
@@ -257,34 +237,30 @@ class Connection:
 
     def receive(self, data: bytes, now: float) -> list[Incoming]:
         """Take bytes from the peer and return what they complete, in the order of the wire."""
-        if self.error is not None or self._bad_length is not None:
+        if self.error is not None:
             return []
         self.heard = now
         arrived: list[Incoming] = []
-        may_be_large = self._frames.held + len(data) > LARGE
+        size = len(data) - LENGTH.size
+        is_plain = self.timeout and not self._frames.held and self.unfolding is None
         try:
-            frames = self._frames.feed(data)
-        except FrameError as error:
-            frames = error.frames  # those before a bad one still count
-            self._bad_length = error
-        try:
-            if self.unfolding is not None:
-                self._undecoded += frames
-            elif may_be_large or not self.timeout or self._bad_length is not None:
-                self._decode(frames, arrived)
-            else:  # the usual case; `extend` keeps what is before a frame that cannot be decoded
-                arrived.extend(map(self._reply, frames))
+            if is_plain and 0 < size <= self._small and LENGTH.unpack_from(data)[0] == size:
+                arrived.append(self._reply(data[LENGTH.size :]))  # the usual case: one read holds exactly one frame
+            elif self.unfolding is None:
+                self._decode(self._frames.feed(data), arrived)
+            else:
+                self._undecoded += self._frames.feed(data)
         except (DecodeError, struct.error, ProtocolError) as error:
             self._broken_by(error)
         if self.answered >= self._next_touch and self.certainty is not None:
             # One touch for all replies of this read: the last-sent one.  Replies through the leader are taken in one
             # by one, see `_reply`.
             self._next_touch = self.answered + self.certainty.grain
-            self.certainty.answered(self.answered, now, Reach.SERVER)
+            self.certainty.answered(self.answered, now, _SERVER)
         return arrived
 
     def go_on(self, now: float) -> list[Incoming]:
-        """Decode one step more of the large reply; return what it completes, and the frames that wait behind it."""
+        """Decode one step more of the large reply; return what it completes, and the frames that wait after it."""
         arrived: list[Incoming] = []
         if self.error is None and self.unfolding is not None:  # the silence is our own
             self.heard = now
@@ -310,10 +286,10 @@ class Connection:
                 return
             # One read may hold the handshake's response and replies after it; `timeout` changes between them.
             arrived.append(self._reply(frame) if self.timeout else self._handshake(frame))
-        if self._bad_length is not None:
+        if self._frames.error is not None:
             if self.calls:
                 self.calls[0].times_unreadable += 1
-            raise self._bad_length.protocol_error()
+            raise self._frames.error
 
     def _broken_by(self, error: DecodeError | struct.error | ProtocolError) -> None:
         if isinstance(error, ProtocolError):
@@ -336,9 +312,9 @@ class Connection:
         return max(self.heard, self.calls[0].sent_at) if self.calls else now
 
     def receive_eof(self) -> None:
-        """Note that the peer ended the stream, which is an error inside a frame."""
-        if self.error is None and not self._frames.is_between_frames:
-            self.error = ProtocolError("the stream ended inside a frame")
+        """Record that the peer ended the stream, which is an error inside a frame."""
+        if self.error is None and self._frames.held:
+            self.error = self._frames.error or ProtocolError("the stream ended inside a frame")
 
     # -- time -------------------------------------------------------------------------------------------------------
 

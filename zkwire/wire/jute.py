@@ -31,15 +31,24 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from inspect import get_annotations
-from typing import Any, Final, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints, overload
+from typing import Any, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
 
-from zkwire.wire.primitives import INT, DecodeError, Decoder, Encoder, Fixed, Hidden, Variable, VectorOf, vector
+from zkwire.wire.primitives import (
+    INT,
+    DecodeError,
+    Decoder,
+    Encoder,
+    Fixed,
+    Hidden,
+    Variable,
+    VectorOf,
+    remembering,
+    vector_decoder,
+    vector_encoder,
+)
 
 _Codec: TypeAlias = "Fixed | Variable | _Nested"
-
-_MOST_REMEMBERED: Final = 100  # vectors
 
 _T = TypeVar("_T")
 
@@ -78,12 +87,20 @@ class Record:
 
     @classmethod
     def decode(cls, data: bytes, at: int) -> tuple[Any, int]:
-        """Return the record that begins at `at`, and the offset after it.  Raises: DecodeError."""
+        """Return the record that begins at `at`, and the offset after it.
+
+        Raises:
+            DecodeError: If the bytes do not fit the declaration.
+        """
         _complete(cls)
         return cls.decode(data, at)
 
     def encode(self) -> bytes:
-        """Return the record's bytes.  Raises: ValueError if a number does not fit its field."""
+        """Return the record's bytes.
+
+        Raises:
+            ValueError: If a number does not fit its field.
+        """
         _complete(type(self))
         return self.encode()
 
@@ -92,25 +109,20 @@ class Record:
         return type(self), tuple(getattr(self, name) for name in _field_names(type(self)))
 
 
-@overload
-def record(cls: type[_T]) -> type[_T]: ...
-
-
-@overload
-def record(*, frozen: bool) -> Callable[[type[_T]], type[_T]]: ...
-
-
 @dataclass_transform()
-def record(cls: type[_T] | None = None, *, frozen: bool = False) -> type[_T] | Callable[[type[_T]], type[_T]]:
+def record(cls: type[_T]) -> type[_T]:
     """Make `cls`, a subclass of Record with annotated fields, a slotted dataclass with `encode` and `decode`.
 
-    Arguments: `frozen`, whether its objects are immutable and hashable, which makes them slower to decode.
-    The methods of others are made when one of them is first called; if a field's type is not a jute type, TypeError is
-    raised then.
+    Its methods are made when one of them is first called; if a field's type is not a jute type, TypeError is raised
+    then.
     """
-    if cls is None:
-        return partial(_declared, frozen=frozen)
-    return _declared(cls, frozen=frozen)
+    return _declared(cls, frozen=False)
+
+
+@dataclass_transform(frozen_default=True)
+def frozen_record(cls: type[_T]) -> type[_T]:
+    """Do what `record` does, for a class with immutable and hashable objects, which are slower to decode."""
+    return _declared(cls, frozen=True)
 
 
 def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
@@ -132,8 +144,13 @@ def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[R
 
     Records are shared by the event loops of all threads.  Two threads may do this to one class at the same time: each
     then gives it methods that do the same, and `_codecs`, which says that all is there, comes last.
-    Arguments: `used`, the class or a plain subclass of it.
-    Raises: `misuse` if `used` is not declared with `@record`; TypeError if the type of a field is not a jute type.
+
+    Args:
+        used: The class, or a plain subclass of it.
+        misuse: The error to raise if `used` is not declared with `@record`.
+
+    Raises:
+        TypeError: If the type of a field is not a jute type.
     """
     cls: type[Any] | None = next((base for base in used.__mro__ if "_is_frozen" in base.__dict__), None)
     if cls is None:
@@ -177,45 +194,10 @@ def _codec(where: str, declared: Any) -> _Codec:
         if isinstance(annotation, VectorOf):
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
-            if not isinstance(codec, Fixed):
-                made = vector(codec.encode, codec.decode)
-                is_frozen = isinstance(codec, _Nested) and codec.is_frozen
-                return Variable(_remembering(made.encode), made.decode) if is_frozen else made
-            return _vector_of_fixed(struct.Struct(">" + codec.code))
-    raise TypeError(f"{where}: {declared!r} is no jute type")
-
-
-def _remembering(encode: Encoder) -> Encoder:
-    """Return `encode`, for vectors of frozen records, with a memory of the tuples that it has encoded lately.
-
-    Programs create many nodes with few ACLs.  A tuple of frozen records cannot change.  The memory keeps the tuple, so
-    that no other object gets its id.
-    """
-    known: dict[int, tuple[object, bytes]] = {}
-
-    def encode_or_remember(values: Any) -> bytes:
-        found = known.get(id(values))
-        if found is not None:
-            return found[1]
-        encoded = encode(values)
-        if type(values) is tuple:
-            if len(known) >= _MOST_REMEMBERED:
-                known.clear()
-            known[id(values)] = values, encoded
-        return encoded
-
-    return encode_or_remember
-
-
-def _vector_of_fixed(element: struct.Struct) -> Variable:
-    def decode(data: bytes, at: int) -> tuple[Any, int]:
-        try:
-            (value,) = element.unpack_from(data, at)
-        except struct.error:
-            raise DecodeError(f"the frame ends inside a field of {element.size} bytes, at byte {at}") from None
-        return value, at + element.size
-
-    return vector(element.pack, decode)
+            if isinstance(codec, _Nested):
+                encode = vector_encoder(codec.encode)
+                return Variable(remembering(encode) if codec.is_frozen else encode, vector_decoder(codec.decode))
+    raise TypeError(f"{where}: {declared!r} is not a jute type")
 
 
 def _groups(codecs: list[tuple[str, _Codec]]) -> list[tuple[list[str], struct.Struct | Variable | _Nested]]:
@@ -242,12 +224,13 @@ def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callabl
     terms = []
     lines = ["try:"]
     for number, (names, codec) in enumerate(_groups(codecs)):
-        if isinstance(codec, Variable) and codec.inline_encoder is not None:
-            source = codec.inline_encoder.format(source=f"self.{names[0]}", target=f"part{number}")
+        encode = codec.pack if isinstance(codec, struct.Struct) else codec.encode
+        if isinstance(encode, str):
+            source = encode.format(source=f"self.{names[0]}", target=f"part{number}")
             lines += ["    " + line for line in source.splitlines()]
             terms.append(f"part{number}")
             continue
-        scope[f"pack{number}"] = codec.pack if isinstance(codec, struct.Struct) else codec.encode
+        scope[f"pack{number}"] = encode
         terms.append(f"pack{number}({', '.join('self.' + name for name in names)})")
     lines += [
         f"    return {' + '.join(terms) or repr(b'')}",
@@ -307,11 +290,11 @@ class _DecoderWriter:
                 inner = self._name(codec.record)
                 self.lines.append(f"{target} = v{inner} = new({inner})")
                 self.fields(f"v{inner}.", codec.codecs)
-            elif isinstance(codec, Variable) and codec.inline is not None:
+            elif isinstance(codec.decode, str):
                 self._targets.append("size")
                 self._codes += "i"
                 self.flush()
-                self.lines += codec.inline.format(target=target).splitlines()
+                self.lines += codec.decode.format(target=target).splitlines()
             else:
                 self.flush()
                 self.lines.append(f"{target}, at = {self._name(codec.decode)}(data, at)")

@@ -8,7 +8,7 @@ operation that was sent, because servers before 3.7.2 and 3.8.2 answer a create2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from zkwire.wire.certainty import Reach
 from zkwire.wire.jute import Record, record
@@ -73,8 +73,10 @@ class ErrorResult(Record):
 class MultiReply(Record):
     """The results of a transaction's operations, in order; all are ErrorResult when the transaction was refused.
 
-    Arguments: `results`; `types`, the type in the header of each result: the operation's opcode, except that every
-    create that returns a Stat has the opcode of create2, and an ErrorResult has -1.  Only `encode` needs the types.
+    Args:
+        results: One for each operation.
+        types: The type in the header of each result: the operation's opcode, except that every create that returns a
+            Stat has the opcode of create2, and an ErrorResult has -1.  Only `encode` needs the types.
     """
 
     __slots__ = ("results", "types")
@@ -85,7 +87,11 @@ class MultiReply(Record):
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[MultiReply, int]:
-        """Return the reply that begins at `at` in `data`, and the offset after it.  Raises: DecodeError."""
+        """Return the reply that begins at `at` in `data`, and the offset after it.
+
+        Raises:
+            DecodeError: If the bytes are no such reply.
+        """
         results: list[Record] = []
         types: list[int] = []
         while True:
@@ -106,7 +112,8 @@ class MultiReply(Record):
     def next_result(data: bytes, at: int) -> tuple[type[Record] | None, int, int]:
         """Return the class of the result at `at`, None at the end; its type; and the offset after its header.
 
-        Raises: DecodeError.
+        Raises:
+            DecodeError: If no operation has a result of that type.
         """
         header, at = MultiHeader.decode(data, at)
         if header.done:
@@ -117,7 +124,11 @@ class MultiReply(Record):
         return kind, header.type, at
 
     def encode(self) -> bytes:
-        """Return each header and result, and the end mark.  Raises: ValueError if a result has no type."""
+        """Return each header and result, and the end mark.
+
+        Raises:
+            ValueError: If a result has no type.
+        """
         parts = []
         for kind, result in zip(self.types, self.results, strict=True):
             err = result.err if isinstance(result, ErrorResult) else 0
@@ -125,28 +136,34 @@ class MultiReply(Record):
         return b"".join([*parts, _END])
 
 
-def _decode_operations(data: bytes, at: int) -> tuple[list[Request[Any]], int]:
-    operations: list[Request[Any]] = []
-    allowed = _WRITES | _READS
-    while True:
-        header, at = MultiHeader.decode(data, at)
-        if header.done:
-            return operations, at
-        kind = allowed.get(header.type)
-        if kind is None:
-            raise DecodeError(f"an operation of the type {header.type}, which is not allowed here, before byte {at}")
-        operation, at = kind.decode(data, at)
-        operations.append(operation)
-        # Reads and writes do not mix: the first operation decides what may follow.
-        allowed = _WRITES if header.type in _WRITES else _READS
-
-
 class _Operations:
     """The base of the two requests below: a list of operations without a count."""
 
-    __slots__ = ()
+    __slots__ = ("operations",)
 
-    operations: Sequence[Request[Any]]
+    def __init__(self, operations: Sequence[Request[Any]]) -> None:
+        self.operations = operations
+
+    @classmethod
+    def decode(cls, data: bytes, at: int) -> tuple[Self, int]:
+        """Return the request that begins at `at`, and the offset after it.
+
+        Raises:
+            DecodeError: If the bytes are no such request, or if reads and writes mix in it.
+        """
+        operations: list[Request[Any]] = []
+        allowed = _WRITES | _READS
+        while True:
+            header, at = MultiHeader.decode(data, at)
+            if header.done:
+                return cls(operations), at
+            kind = allowed.get(header.type)
+            if kind is None:
+                raise DecodeError(f"an operation of the type {header.type} is not allowed here, before byte {at}")
+            operation, at = kind.decode(data, at)
+            operations.append(operation)
+            # Reads and writes do not mix: the first operation decides what may follow.
+            allowed = _WRITES if header.type in _WRITES else _READS
 
     def encode(self) -> bytes:
         """Return each header and operation, and the end mark."""
@@ -159,16 +176,7 @@ class _Operations:
 class MultiRequest(_Operations, Request[MultiReply], opcode=14, reach=Reach.QUORUM):
     """Carry out the operations in their order, as one transaction."""
 
-    __slots__ = ("operations",)
-
-    def __init__(self, operations: Sequence[Request[Any]]) -> None:
-        self.operations = operations
-
-    @staticmethod
-    def decode(data: bytes, at: int) -> tuple[MultiRequest, int]:
-        """Return the request at `at` and the offset after it.  Raises: DecodeError, also if reads and writes mix."""
-        operations, at = _decode_operations(data, at)
-        return MultiRequest(operations), at
+    __slots__ = ()
 
 
 class MultiReadRequest(
@@ -184,23 +192,16 @@ class MultiReadRequest(
     Each read succeeds or fails by itself.  The server ignores their watch flags.
     """
 
-    __slots__ = ("operations",)
-
-    def __init__(self, operations: Sequence[Request[Any]]) -> None:
-        self.operations = operations
-
-    @staticmethod
-    def decode(data: bytes, at: int) -> tuple[MultiReadRequest, int]:
-        """Return the request at `at` and the offset after it.  Raises: DecodeError, also if reads and writes mix."""
-        operations, at = _decode_operations(data, at)
-        return MultiReadRequest(operations), at
+    __slots__ = ()
 
 
 def batched(operations: Sequence[Request[Any]], most_bytes: int, most: int | None = None) -> list[list[Request[Any]]]:
     """Return the operations in their order, split into as few lists as the limits allow.
 
-    Arguments: `most_bytes`, the largest body of a request in bytes (an operation that is larger gets a list of its
-    own); `most`, the largest number of operations in one list, None for no limit.
+    Args:
+        operations: The operations to split.
+        most_bytes: The largest body of a request in bytes; an operation that is larger gets a list of its own.
+        most: The largest number of operations in one list, None for no limit.
     """
     batches: list[list[Request[Any]]] = []
     size = 0

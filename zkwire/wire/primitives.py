@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 Encoder: TypeAlias = Callable[[Any], bytes]
@@ -18,38 +18,32 @@ Encoder: TypeAlias = Callable[[Any], bytes]
 _T = TypeVar("_T")
 
 INT: Final = struct.Struct(">i")
+_MOST_REMEMBERED: Final = 100  # vectors
 
 
 class DecodeError(Exception):
     """The bytes do not fit the declaration."""
 
 
-class Fixed:
+class Fixed(NamedTuple):
     """A field of fixed size; one precompiled struct packs and unpacks all that are next to each other."""
 
-    def __init__(self, code: str) -> None:
-        self.code = code
+    code: str
 
 
-class Variable:
+class Variable(NamedTuple):
     """A field with a length in front.
 
-    `inline` is the decoder as source lines, to be put into a generated decoder after the length has been read;
-    `inline_encoder` is the encoder as source lines, to be put into a generated encoder.  None makes the generated code
-    call `decode` or `encode`.
+    Each of the two is a function, or source lines to be put into a generated codec: an encoder sets `{target}` to the
+    bytes of `{source}`; a decoder runs after the length has been read into `size`, and moves `at`.
     """
 
-    def __init__(
-        self, encode: Encoder, decode: Decoder, inline: str | None = None, inline_encoder: str | None = None
-    ) -> None:
-        self.encode = encode
-        self.decode = decode
-        self.inline = inline
-        self.inline_encoder = inline_encoder
+    encode: Encoder | str
+    decode: Decoder | str
 
 
 class VectorOf:
-    """The annotation of a counted sequence; the type that it annotates names the elements."""
+    """The annotation of a counted sequence of records; the type that it annotates names their class."""
 
 
 class Hidden:
@@ -101,12 +95,6 @@ def encode_nullable_ustring(value: str | None) -> bytes:
     return INT.pack(len(encoded)) + encoded
 
 
-def decode_nullable_ustring(data: bytes, at: int) -> tuple[str | None, int]:
-    """Return the string at `at` or None; bytes that are not UTF-8 become U+FFFD, as in the Java server."""
-    raw, at = decode_buffer(data, at)
-    return (None if raw is None else raw.decode("utf-8", "replace")), at
-
-
 def decode_java_string(data: bytes, at: int) -> tuple[str | None, int]:
     """Return the string at `at` or None, as a Java server writes it.
 
@@ -127,11 +115,17 @@ def decode_java_string(data: bytes, at: int) -> tuple[str | None, int]:
         return raw.decode("utf-8", "replace"), at
 
 
-def vector(encode: Encoder, decode: Decoder) -> Variable:
-    """Return the codec of a counted sequence, made of the codec of its elements."""
+def vector_encoder(encode: Encoder) -> Encoder:
+    """Return the encoder of a counted sequence, made of the encoder of its elements."""
 
     def encode_vector(values: Sequence[Any]) -> bytes:
         return INT.pack(len(values)) + b"".join(map(encode, values))
+
+    return encode_vector
+
+
+def vector_decoder(decode: Decoder) -> Decoder:
+    """Return the decoder of a counted sequence, made of the decoder of its elements."""
 
     def decode_vector(data: bytes, at: int) -> tuple[list[Any], int]:
         try:
@@ -149,7 +143,29 @@ def vector(encode: Encoder, decode: Decoder) -> Variable:
             values.append(value)
         return values, at
 
-    return Variable(encode_vector, decode_vector)
+    return decode_vector
+
+
+def remembering(encode: Encoder) -> Encoder:
+    """Return `encode`, for vectors of frozen records, with a memory of the tuples that it has encoded lately.
+
+    Programs create many nodes with few ACLs.  A tuple of frozen records cannot change.  The memory keeps the tuple, so
+    that no other object gets its id.
+    """
+    known: dict[int, tuple[object, bytes]] = {}
+
+    def encode_or_remember(values: Any) -> bytes:
+        found = known.get(id(values))
+        if found is not None:
+            return found[1]
+        encoded = encode(values)
+        if type(values) is tuple:
+            if len(known) >= _MOST_REMEMBERED:
+                known.clear()
+            known[id(values)] = values, encoded
+        return encoded
+
+    return encode_or_remember
 
 
 def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
@@ -179,21 +195,23 @@ def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
 
 
 def _decode_text(data: bytes, at: int) -> tuple[str, int]:
-    text, end = decode_nullable_ustring(data, at)
+    text, end = decode_buffer(data, at)
     if text is None:
         raise DecodeError(f"a null string in a vector, at byte {at}")
-    return text, end
+    return text.decode("utf-8", "replace"), end
+
+
+_decode_not_null: Final = vector_decoder(_decode_text)
 
 
 def _decode_texts(data: bytes, at: int) -> tuple[list[str], int]:
     """Decode a vector of strings as the Java server does: neither the vector nor an element may be null."""
     if data[at : at + 4] == b"\xff\xff\xff\xff":
         raise DecodeError(f"a null vector, at byte {at}")
-    return vector(encode_ustring, _decode_text).decode(data, at)
+    return _decode_not_null(data, at)
 
 
-# The inline decoders.  The generated code before them has read the length into `size` and moved `at` to the next byte.
-_INLINE_BUFFER: Final = """\
+_DECODE_BUFFER: Final = """\
 end = at + size
 if size < 0 or end > len(data):
     if size != -1:
@@ -202,11 +220,9 @@ if size < 0 or end > len(data):
 else:
     {target} = data[at:end]
     at = end"""
+_DECODE_USTRING: Final = _DECODE_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
+_DECODE_NULLABLE: Final = _DECODE_BUFFER.replace("data[at:end]", 'data[at:end].decode("utf-8", "replace")')
 
-_INLINE_USTRING: Final = _INLINE_BUFFER.replace("None", '""').replace("data[at:end]", "data[at:end].decode()")
-_INLINE_NULLABLE: Final = _INLINE_BUFFER.replace("data[at:end]", 'data[at:end].decode("utf-8", "replace")')
-
-# The inline encoders: each sets `{target}` to the bytes of `{source}`.
 _ENCODE_NULLABLE: Final = """\
 value = {source}
 if value is None:
@@ -219,19 +235,18 @@ _ENCODE_BUFFER: Final = _ENCODE_NULLABLE.replace("    value = value.encode()\n",
 Boolean: TypeAlias = Annotated[bool, Fixed("?")]
 Int: TypeAlias = Annotated[int, Fixed("i")]
 Long: TypeAlias = Annotated[int, Fixed("q")]
-UString: TypeAlias = Annotated[str, Variable(encode_ustring, decode_ustring, _INLINE_USTRING)]
-_NULLABLE: Final = Variable(encode_nullable_ustring, decode_nullable_ustring, _INLINE_NULLABLE, _ENCODE_NULLABLE)
+UString: TypeAlias = Annotated[str, Variable(encode_ustring, _DECODE_USTRING)]
+_NULLABLE: Final = Variable(_ENCODE_NULLABLE, _DECODE_NULLABLE)
 NullableUString: TypeAlias = Annotated[str | None, _NULLABLE]
 # A string in a request.  zkwire never sends null, so the type is `str`.  Other clients can send null to the in-memory
 # server, which then reads None.
 Text: TypeAlias = Annotated[str, _NULLABLE]
 # An id or a user's name, in requests and replies.
-_JAVA_TEXT: Final = Variable(encode_nullable_ustring, decode_java_string, inline_encoder=_ENCODE_NULLABLE)
-JavaText: TypeAlias = Annotated[str, _JAVA_TEXT]
-_BUFFER: Final = Variable(encode_buffer, decode_buffer, _INLINE_BUFFER, _ENCODE_BUFFER)
+JavaText: TypeAlias = Annotated[str, Variable(_ENCODE_NULLABLE, decode_java_string)]
+_BUFFER: Final = Variable(_ENCODE_BUFFER, _DECODE_BUFFER)
 Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
 # A password, or what proves that a client knows one.  Records are printed in errors, logs and tracebacks.
 Secret: TypeAlias = Annotated[bytes | None, _BUFFER, Hidden()]
 Vector: TypeAlias = Annotated[Sequence[_T], VectorOf()]
-Texts: TypeAlias = Annotated[list[str], Variable(vector(encode_ustring, decode_ustring).encode, _decode_texts)]
-Names: TypeAlias = Annotated[list[str], Variable(vector(encode_ustring, decode_ustring).encode, _decode_names)]
+Texts: TypeAlias = Annotated[list[str], Variable(vector_encoder(encode_ustring), _decode_texts)]
+Names: TypeAlias = Annotated[list[str], Variable(vector_encoder(encode_ustring), _decode_names)]

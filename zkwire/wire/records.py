@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Final
 
-from zkwire.wire.jute import Record, record
+from zkwire.wire.jute import Record, frozen_record, record
 from zkwire.wire.primitives import Boolean, Int, JavaText, Long, Secret, Text, UString
 
 
@@ -53,7 +53,7 @@ class Perms(enum.IntFlag):
     ALL = 31
 
 
-@record(frozen=True)
+@frozen_record
 class ACL(Record):
     """One entry of an access control list: grants `perms` (see Perms) to sessions with the identity `scheme`:`id`."""
 

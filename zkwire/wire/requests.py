@@ -45,13 +45,16 @@ AUTH_XID: Final = -4
 class Request(Record, Generic[R]):
     """The body of a request: its fields, its opcode and the type of its reply.
 
-    Class arguments: `opcode`; `repeatable`, whether the request may be sent again when its reply is lost; `xid`, for
-    requests that always have the same one; `since`, the first ZooKeeper version that knows the opcode, for those that
-    3.4 does not know; `needs`, what the operation requires besides that version, as the end of a sentence; `hints`,
-    what the caller can do about an error code that has a special meaning for this operation; `reach`, how far a request
-    goes to be answered, which decides what its answer proves about the session (see certainty.py);
-    `is_answered_at_once`, whether the server's reading thread answers it, out of the order of the other requests (see
-    Connection.send).
+    Args, of the class:
+        opcode: The number of the request on the wire.
+        repeatable: Whether the request may be sent again when its reply is lost.
+        xid: For requests that always have the same one.
+        since: The first ZooKeeper version that knows the opcode, for those that 3.4 does not know.
+        needs: What the operation requires besides that version, as the end of a sentence.
+        hints: What the caller can do about an error code that has a special meaning for this operation.
+        reach: How far a request goes to be answered, which decides what its answer proves, see certainty.py.
+        is_answered_at_once: Whether the server's reading thread answers it, out of the order of the other requests,
+            see Connection.send.
     """
 
     __slots__ = ()
@@ -106,8 +109,10 @@ class Request(Record, Generic[R]):
     def refusal(self, code: int, server: str = "", path: str | None = None) -> ServerError:
         """Return the error that says that a server refused this request.
 
-        Arguments: `code`, the error code of the reply; `server`, "host:port" of the server; `path`, the node's path
-        as the caller wrote it, None for the path in the request.
+        Args:
+            code: The error code of the reply.
+            server: The server as "host:port".
+            path: The node's path as the caller wrote it, None for the path in the request.
         """
         named = self.subject if path is None else path
         hint = self.hints.get(code, "")

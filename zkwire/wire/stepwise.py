@@ -24,7 +24,7 @@ from zkwire.wire.requests import (
 
 LARGE: Final = 256 * 1024  # bytes: a smaller frame is decoded at once
 _STEP: Final = 4096  # values that one step decodes
-_CHUNK: Final = 256  # values between two looks at the size of the step
+_CHUNK: Final = 256  # values between two checks of the size of the step
 _NULL: Final = INT.pack(-1)
 _REST: Final = 1024  # bytes: more than follows a vector in any reply
 
@@ -44,19 +44,27 @@ _Decoding: TypeAlias = Generator[int, None, tuple[Any, int]]
 class Stepwise:
     """The decoding of one large frame.
 
-    Arguments: `kind`, the class of the record; `data`, the frame; `at`, where the record begins.
-    `frame` is the frame; `record` is None until it is decoded, then the result of `kind.decode(data, at)`.
+    Args:
+        kind: The class of the record.
+        data: The frame.
+        at: Where the record begins in it.
+
+    Attributes:
+        frame: The frame.
+        record: None until it is decoded, then the result of `kind.decode(data, at)`.
     """
 
     def __init__(self, kind: type[Record], data: bytes, at: int) -> None:
         self.frame = data
         self.record: Any = None
-        self._decoding = _decoding(kind, data, at)
+        self._decoding = _results(data, at) if kind is MultiReply else _vector(kind, data, at)
 
     def step(self) -> bool:
         """Decode some thousand values more; return whether the record is complete.
 
-        Raises: DecodeError and struct.error, as `kind.decode`.
+        Raises:
+            DecodeError: As `kind.decode`.
+            struct.error: As `kind.decode`.
         """
         values = 0
         try:
@@ -66,10 +74,6 @@ class Stepwise:
             self.record, _ = end.value
             return True
         return False
-
-
-def _decoding(kind: type[Record], data: bytes, at: int) -> _Decoding:
-    return _results(data, at) if kind is MultiReply else _vector(kind, data, at)
 
 
 def _vector(kind: type[Record], data: bytes, at: int) -> _Decoding:
@@ -89,7 +93,7 @@ def _vector(kind: type[Record], data: bytes, at: int) -> _Decoding:
             element, at = decode_element(data, at)
             elements.append(element)
         yield chunk
-    # The fields behind the vector are decoded as if it were empty.
+    # The fields after the vector are decoded as if it were empty.
     no_elements = INT.pack(0)
     record, end = kind.decode(no_elements + data[at : at + _REST], 0)
     setattr(record, name, elements)

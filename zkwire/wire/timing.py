@@ -1,6 +1,6 @@
 """Times that follow from the negotiated session timeout: when to ping, when a link is dead, when to give a session up.
 
-All functions are pure.  `timeout` is in seconds; moments are in seconds on one monotonic clock.  The server expires a
+All of it is pure.  `timeout` is in seconds; moments are in seconds on one monotonic clock.  The server expires a
 session between one timeout and one timeout plus a tick after the last request that it received.
 """
 
@@ -8,16 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-_PING: Final = 1 / 4
-_DEAD: Final = 1 / 2
-_DEAD_CERTAIN: Final = 1 / 3
-_UNANSWERED: Final = 1 / 5
-_UNANSWERED_CERTAIN: Final = 1 / 6
-_GIVE_UP: Final = 4 / 3
-_REFUSED: Final = 1 / 50
-_LATE: Final = 1 / 8
 _FIRST_PAUSE: Final = 0.1
 _LEAST_GRANTED: Final = 0.05
+_GROWTH: Final = 4096  # bytes by which a frame must grow within a session timeout
 
 
 def ping_after(timeout: float) -> float:
@@ -26,7 +19,7 @@ def ping_after(timeout: float) -> float:
     The time counts from the last sending, never from the last receipt: a server that sends all the time must still
     hear from this client.
     """
-    return timeout * _PING
+    return timeout / 4
 
 
 def dead_after(timeout: float, *, keeps_certain: bool = False) -> float:
@@ -35,7 +28,7 @@ def dead_after(timeout: float, *, keeps_certain: bool = False) -> float:
     A third of the timeout while the session must be certain: 0.7 of it was certain at the last reply, so that as much
     again is left to reach another server before a lock must be given up.
     """
-    return timeout * (_DEAD_CERTAIN if keeps_certain else _DEAD)
+    return timeout / (3 if keeps_certain else 2)
 
 
 def unanswered_after(timeout: float, *, keeps_certain: bool = False) -> float:
@@ -44,7 +37,7 @@ def unanswered_after(timeout: float, *, keeps_certain: bool = False) -> float:
     Requests at rest are up to 0.45 of the timeout apart (see certainty.py), so that a dead link is dropped after 0.65.
     A sixth of the timeout while the session must be certain.
     """
-    return timeout * (_UNANSWERED_CERTAIN if keeps_certain else _UNANSWERED)
+    return timeout / (6 if keeps_certain else 5)
 
 
 def late_after(timeout: float) -> float:
@@ -52,7 +45,7 @@ def late_after(timeout: float) -> float:
 
     With a quarter for the ping, and a quarter for its answer, that much is left until the session may have expired.
     """
-    return timeout * _LATE
+    return timeout / 8
 
 
 def connect_within(timeout: float, hosts: int) -> float:
@@ -70,7 +63,7 @@ def refused_within(timeout: float) -> float:
     A fiftieth of the timeout: it does so as soon as it has read the request.  One that serves may have passed the
     handshake on to its leader when it closes the connection later.
     """
-    return timeout * _REFUSED
+    return timeout / 50
 
 
 def give_up_after(timeout: float) -> float:
@@ -80,14 +73,14 @@ def give_up_after(timeout: float) -> float:
     by then, unless its tick is longer than a third of the timeout; and a client should not wait for ever for an
     ensemble that is down.  No lock depends on it: locks were given up when certainty ended, long before.
     """
-    return timeout * _GIVE_UP
+    return timeout * 4 / 3
 
 
 def least_granted(wanted: float) -> float:
     """Return the shortest session timeout to accept from a server, in seconds, where `wanted` was asked for.
 
-    With a timeout of a few milliseconds the client would send thousands of pings a second, and lose the session all the
-    same.  No real server grants so little unless it is asked for: two ticks are its minimum.
+    With a timeout of a few milliseconds the client would send thousands of pings a second, and lose the session
+    anyway.  No real server grants so little unless it is asked for: two ticks are its minimum.
     """
     return min(wanted, _LEAST_GRANTED)
 
@@ -99,3 +92,39 @@ def ask_again_after(rounds: int, timeout: float) -> float:
     one before, up to the session timeout.
     """
     return min(_FIRST_PAUSE * 2.0 ** min(rounds, 20), timeout)
+
+
+class Progress:
+    """Finds out whether the oldest request makes progress, although other bytes arrive.
+
+    This is the case of a server that sends events all the time and never answers.
+
+    The time that is allowed leaves room for many events before the reply.  It begins again while a frame is growing:
+    it may be the reply, and a large reply on a slow link takes its time.  A few bytes now and then are no growth.  The
+    count starts at the first tick that finds the call to be the oldest, not when it becomes so, which keeps the
+    receiving of replies free of bookkeeping.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._oldest: object | None = None
+        self._held = 0  # the size of the unfinished frame at `_since`
+        self._since = now
+
+    def restart(self, now: float) -> None:
+        """Count from `now`: a large reply is being decoded."""
+        self._since = now
+
+    def is_stuck(self, oldest: object | None, held: int, now: float, timeout: float) -> bool:
+        """Return whether `oldest`, the oldest unanswered call, has made no progress for `timeout` seconds.
+
+        Args:
+            oldest: The oldest unanswered call, None if all are answered.
+            held: The size of the unfinished frame, in bytes.
+            now: The time, in seconds.
+            timeout: The session timeout, in seconds.
+        """
+        if oldest is not self._oldest or held >= self._held + _GROWTH:
+            self._oldest, self._since, self._held = oldest, now, held
+        else:
+            self._held = min(self._held, held)  # less is another frame
+        return oldest is not None and now >= self._since + timeout

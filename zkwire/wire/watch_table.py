@@ -17,9 +17,9 @@ import enum
 import struct
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from zkwire.errors import UnimplementedError
+from zkwire.errors import SessionError, UnimplementedError
 from zkwire.paths import ancestors
 from zkwire.wire.records import EVENT_XID, WatcherEvent
 from zkwire.wire.requests import RemoveWatchesRequest, Request, SetWatches2Request, SetWatchesRequest, WatcherType
@@ -43,7 +43,7 @@ class WatchEventType(enum.IntEnum):
     CHANGED = 3
     CHILDREN = 4
 
-    __hash__ = object.__hash__  # the hash of an Enum member is computed in Python from its name, on every dict access
+    __hash__ = int.__hash__  # an Enum computes the hash of a member in Python, from its name, at every dict access
 
 
 def deletion_frame(path: str) -> bytes:
@@ -95,15 +95,42 @@ def kind_set_by(asked: WatchKind, code: int) -> WatchKind | None:
     return WatchKind.EXIST if asked is WatchKind.EXIST and code == _NO_NODE else None
 
 
+class Notification(NamedTuple):
+    """A watch event as received: the type's number, the path on the server, the zxid (-1 if the server sends none)."""
+
+    type: int
+    path: str
+    zxid: int
+
+
+class Watcher(Protocol):
+    """A receiver of watch events; each method is called in the same step in which the bytes that cause it are decoded.
+
+    `fire` is called for an event, `fail` when the watch is lost.  `rearmed` is called when the watch has moved to
+    another connection: for a one-shot watch before any event of that connection, for a persistent watch once the server
+    has confirmed it.
+    """
+
+    given_up: bool
+
+    def fire(self, event: WatchEventType, notification: Notification, /) -> None: ...
+
+    def fail(self, error: SessionError) -> None: ...
+
+    def rearmed(self) -> None: ...
+
+
 W = TypeVar("W")
 
 
 class WatchTable(Generic[W]):
     """The watches of one session; W is the type of its watchers, which the table stores and returns unchanged.
 
-    Arguments: `request_limit`, the largest request that the server accepts, in bytes.
+    Args:
+        request_limit: The largest request that the server accepts, in bytes.
 
-    `lasting` is the number of persistent watchers of both kinds: if it is 0, no event needs a call of `concerned`.
+    Attributes:
+        lasting: The number of persistent watchers of both kinds: if it is 0, no event needs a call of `concerned`.
     """
 
     def __init__(self, request_limit: int = 1_048_575) -> None:
@@ -118,11 +145,11 @@ class WatchTable(Generic[W]):
         return sum(len(watchers) for table in self._watchers.values() for watchers in table.values())
 
     def asked(self, kind: WatchKind, path: str) -> None:
-        """Note a request for such a watch as in flight: until its reply, the server's watch must not be removed."""
+        """Record a request for such a watch as in flight: until its reply, the server's watch must not be removed."""
         self._in_flight[_ON_SERVER[kind], path] += 1
 
     def answered(self, kind: WatchKind, path: str) -> None:
-        """Note that a request reported by `asked` is no longer in flight."""
+        """Record that a request reported by `asked` is no longer in flight."""
         key = _ON_SERVER[kind], path
         self._in_flight[key] -= 1
         if self._in_flight[key] <= 0:  # less than 0 if the table was cleared while the request was in flight
@@ -181,7 +208,7 @@ class WatchTable(Generic[W]):
         return where if where in _LASTING_ON_SERVER or wanted.isdisjoint(_LASTING_ON_SERVER) else None
 
     def heard(self, request: Request[Any], code: int) -> list[W]:
-        """Note the reply to a SetWatches, SetWatches2 or RemoveWatches request that the session sent by itself.
+        """Record the reply to a SetWatches, SetWatches2 or RemoveWatches request that the session sent by itself.
 
         Return the persistent watchers whose watches the server has now set again.
         """
@@ -246,8 +273,9 @@ class WatchTable(Generic[W]):
     def rearm(self, last_zxid: int) -> list[SetWatchesRequest | SetWatches2Request]:
         """Return the requests that set every watch again on a new connection.
 
-        Arguments: `last_zxid`, the newest zxid in any reply.  A one-shot watch of a node that changed after it fires at
-        once; a persistent watch does not.
+        Args:
+            last_zxid: The newest zxid in any reply.  A one-shot watch of a node that changed after it fires at once; a
+                persistent watch does not.
         """
         self._unconfirmed = {(kind, path) for kind in _LASTING for path in self._watchers[kind]}
         # Each chunk becomes one request.  Chunks are filled one after the other, and one may hold several kinds.  The

@@ -12,7 +12,7 @@ from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import Observer, SessionState, WatchEventType
 from zkwire.session.observer import ObserverTap
 from zkwire.testing import RealServer, Server
-from zkwire.wire.connection import Notification
+from zkwire.wire.watch_table import Notification
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 

@@ -11,10 +11,11 @@ from tests.support.virtual_time import block, in_virtual_time
 from zkwire.errors import ProtocolError
 from zkwire.session.transport import Link
 from zkwire.testing import Server
-from zkwire.wire.connection import Call, Connection, Incoming, Notification
+from zkwire.wire.connection import Call, Connection, Incoming
 from zkwire.wire.primitives import INT
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse
 from zkwire.wire.requests import ExistsRequest, GetChildrenRequest, PingRequest
+from zkwire.wire.watch_table import Notification
 
 
 class Owner:

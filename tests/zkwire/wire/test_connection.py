@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from zkwire.errors import ProtocolError
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Reach, Upkeep
-from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming, Notification
+from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.records import OPEN_ACL, PING_XID, ConnectRequest, ConnectResponse, Stat, xids
 from zkwire.wire.requests import (
@@ -45,7 +45,7 @@ from zkwire.wire.requests import (
     SyncRequest,
     WhoAmIRequest,
 )
-from zkwire.wire.watch_table import WatchKind
+from zkwire.wire.watch_table import Notification, WatchKind
 
 SESSION = 0x0100001E14CA0000
 PASSWORD = bytes(range(16))

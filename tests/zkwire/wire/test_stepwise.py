@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire.wire import requests, stepwise
-from zkwire.wire.connection import Call, Connection, Incoming, Notification
+from zkwire.wire.connection import Call, Connection, Incoming
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply
 from zkwire.wire.primitives import DecodeError
@@ -24,6 +24,7 @@ from zkwire.wire.requests import (
     WhoAmIReply,
 )
 from zkwire.wire.stepwise import Stepwise
+from zkwire.wire.watch_table import Notification
 
 MiB = 1 << 20
 STAT = Stat(*range(11))
@@ -136,7 +137,7 @@ def _read(made: Connection) -> list[Call]:
     return calls
 
 
-def test_frames_behind_a_large_reply_wait_for_it() -> None:
+def test_frames_after_a_large_reply_wait_for_it() -> None:
     made = _open()
     first, second = _read(made)
     children = [f"{number:06d}" for number in range(100_000)]
@@ -170,7 +171,7 @@ def test_a_large_reply_that_cannot_be_decoded_ends_the_connection() -> None:
     assert made.go_on(3.0) == []
 
 
-def test_bytes_behind_a_bad_length_are_no_frames() -> None:
+def test_bytes_after_a_bad_length_are_no_frames() -> None:
     made = _open()
     first, _ = _read(made)
     large = _framed(1, GetChildrenReply(["name"] * 100_000).encode())

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from zkwire.testing.memory.clock import Clock, Timer
 from zkwire.testing.memory.faults import Delay, Fault
 from zkwire.testing.memory.machine import Connection
-from zkwire.wire.frames import FrameError, FrameReader
+from zkwire.wire.frames import FrameReader
 
 _READ_SIZE: Final = 8 * 1024  # bytes; each connection has such a buffer, so it is small
 _WRITE_SIZE: Final = 64 * 1024  # bytes; replies are written as soon as there are so many
@@ -66,7 +66,6 @@ class Link(asyncio.BufferedProtocol):
         self._reader = FrameReader(max_buffer)
         self._beginning: bytes | None = b""  # the first bytes, until they are known to be a four-letter word or not
         self._pending: deque[bytes] = deque()  # frames that were read and not yet carried out
-        self._is_torn = False  # the stream is invalid after the pending frames
         self._is_over = False
         self._is_write_blocked = False
         self._kept: deque[_Kept] = deque()
@@ -105,11 +104,7 @@ class Link(asyncio.BufferedProtocol):
             if answer is not None:
                 self._write(answer, closing=True)
                 return
-        try:
-            self._pending.extend(self._reader.feed(data))
-        except FrameError as error:
-            self._pending.extend(error.frames)
-            self._is_torn = True
+        self._pending.extend(self._reader.feed(data))
         self.go_on()
 
     def go_on(self) -> None:
@@ -124,7 +119,7 @@ class Link(asyncio.BufferedProtocol):
                     self._owner.flush()
                     size = 0
         self._owner.flush()
-        if self._is_torn and not self._pending and not self._is_over:
+        if self._reader.error is not None and not self._pending and not self._is_over:
             self._write(b"", closing=True)
         self._read_or_wait()
 
