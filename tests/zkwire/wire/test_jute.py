@@ -172,7 +172,7 @@ def _encoded(declared: Any, value: Any) -> bytes:
 def _declare(*fields: Any, frozen: bool = False) -> type[Record]:
     annotations = {f"field{number}": declared for number, declared in enumerate(fields)}
     made: Any = type("Made", (Record,), {"__annotations__": annotations})
-    return (frozen_record if frozen else record)(made)  # type: ignore[no-any-return]
+    return (frozen_record if frozen else record)(made)
 
 
 def _is_coded_by_hand_as_by_the_record(fields: list[Any], values: list[Any], *, frozen: bool, first: str) -> None:
