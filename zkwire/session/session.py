@@ -61,9 +61,8 @@ class Session:
     connections; `accepts_read_only`, whether to use a server that has lost its quorum until another one can write; the
     others as those of zkwire.connect.
 
-    `requests` sends requests.  `certainty` says until when the session cannot have expired, and `proving` keeps it so.
-    `on_closed` holds the callbacks for the end.  `key` and `timeout`, in seconds, are the present session's;
-    `server` is the "host:port" connected to, or last tried; `states` has the state and its listeners.
+    `requests` sends requests, `proving` keeps the session certain until `certainty`, `on_closed` calls back at the end;
+    `key` and `timeout` (in seconds) are the present session's, `server` the "host:port" used last, `states` its state.
     """
 
     def __init__(
