@@ -14,6 +14,7 @@ PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
 LINTERS := mypy==2.4.1 ruff==0.17.5
 BUILDER := build==1.3.0
+SITE := sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19
 # What the programs in docs/examples meet, and another event loop.
 THIRD_PARTY := fastapi==0.165.0 uvicorn==0.54.0 aiohttp==3.14.5 uvloop==0.23.0 mypy==2.4.1
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
@@ -26,7 +27,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help test quick mutants fuzz model bench lint dist partition chaos soak differential interop conformance
-.PHONY: bench-peers bench-queues bench-all simulate thirdparty reference zookeeper clean other-interpreter
+.PHONY: bench-peers bench-queues bench-all simulate thirdparty docs zookeeper clean other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -41,7 +42,7 @@ help:
 	@echo 'make bench-all     run all benchmarks in turn on one real ZooKeeper; ARGS="--quick --json FILE"'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make thirdparty    try the programs in docs/examples with FastAPI and aiohttp, and the tests in the loops of uvloop'
-	@echo 'make reference     write docs/reference/ anew from the docstrings'
+	@echo 'make docs          build the site from docs/ and the docstrings into build/docs; a warning is an error'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
 	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
 	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
@@ -121,8 +122,9 @@ thirdparty: .venv-thirdparty/.ready
 	.venv-thirdparty/bin/python -m pytest tests/docs/thirdparty.py
 	.venv-thirdparty/bin/python -m tests quick --loop uvloop:new_event_loop $(ARGS)
 
-reference: .venv/.ready
-	$(PY) docs/reference.py
+docs: .venv-docs/.ready
+	.venv-docs/bin/python -m sphinx -q -n -W --keep-going -d build/doctrees docs build/docs
+	@echo 'build/docs/index.html'
 
 dist: .venv/.ready .venv-dist/.ready
 	rm -rf dist
@@ -136,7 +138,7 @@ conformance: .venv/.ready
 	$(PY) -m tests.conformance.matrix $(VERSIONS) $(ARGS)
 
 clean:
-	rm -rf .venv .venv-lint .venv-dist .venv-thirdparty .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	rm -rf .venv .venv-lint .venv-docs .venv-dist .venv-thirdparty .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # `venv` is checked by what it needs: Debian ships Python without ensurepip unless python3-venv is installed.
@@ -162,4 +164,9 @@ clean:
 .venv-dist/.ready: Makefile .venv/.ready
 	$(PYTHON) -m venv --clear .venv-dist
 	.venv-dist/bin/python $(PIP_INSTALL) $(BUILDER)
+	@touch $@
+
+.venv-docs/.ready: Makefile
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python $(PIP_INSTALL) $(SITE)
 	@touch $@

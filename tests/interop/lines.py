@@ -1,5 +1,5 @@
 """Trials in which other clients share a path with our recipes: one holder at a time, in order where the recipe promises
-it, and no node left at the end.  contenders.py describes the programs, docs/compatibility.md the results.
+it, and no node left at the end.  contenders.py describes the programs, docs/other-clients.md the results.
 """
 
 from __future__ import annotations

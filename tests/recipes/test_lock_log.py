@@ -1,4 +1,4 @@
-"""What locks and elections write into the log: long waits, losses, and who leads; docs/logging.md."""
+"""What locks and elections write into the log: long waits, losses, and who leads; docs/production.md."""
 
 import asyncio
 import logging

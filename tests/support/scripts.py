@@ -13,7 +13,7 @@ def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
     script = folder / "example.py"
     script.write_text(text, encoding="utf-8")
     ran = subprocess.run(
-        [sys.executable, script],
+        [sys.executable, "-W", "error", script],
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "utf-8"},
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What a session writes into the log: connections, failures, ends; docs/logging.md lists the messages.
+"""What a session writes into the log: connections, failures, ends; docs/production.md lists the messages.
 
 Knows how often a message may be repeated.  An ensemble that is down fails every attempt to connect, for hours.
 """

@@ -330,7 +330,7 @@ def test_ages_are_in_words() -> None:
 
 
 def test_the_page_names_every_command_and_option() -> None:
-    page = (ROOT / "docs" / "zklock.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     top = parser()
     commands: dict[str, Any] = next(action.choices for action in top._actions if isinstance(action.choices, dict))
     assert [name for name in commands if f"`zklock {name}" not in page] == []

@@ -309,7 +309,7 @@ def test_a_time_beyond_the_calendar_is_printed_as_a_number() -> None:
 
 
 def test_the_page_names_every_command_and_option() -> None:
-    page = (ROOT / "docs" / "command.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     top = parser()
     commands: dict[str, argparse.ArgumentParser] = next(
         action.choices for action in top._actions if isinstance(action, argparse._SubParsersAction)

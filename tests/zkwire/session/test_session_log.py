@@ -1,4 +1,4 @@
-"""What a session writes into the log: each message once, and repeated at growing intervals; docs/logging.md."""
+"""What a session writes into the log: each message once, and repeated at growing intervals; docs/production.md."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Every command on the page about zklock runs as printed, and `zkwire get` shows what a holder is called."""
+"""Every `zklock` command of docs/commands.md runs as printed, and `zkwire get` shows what a holder is called."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ from zkwire.testing import RealServer
 pytestmark = [pytest.mark.limit(120), pytest.mark.usefixtures("heeds_signals")]
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "zklock.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8").partition("## zklock")[2]
 BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if not line.startswith("export ")]
 

@@ -1,14 +1,19 @@
-"""The table of docs/logging.md is the list of all messages in the code, with their loggers and levels."""
+"""docs/production.md: its table has every log message of the code, and its scripts run as printed."""
 
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.support.scripts import run_script
+from zkwire.testing import ServerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "logging.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
+# The other blocks run in tests/docs/test_examples_on_pages.py.
+SCRIPTS = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if re.search("2181|basicConfig", code)]
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 LOGGERS = {"_log", "_LOGGER"}
 NOTICES = "recipes.common.notices"  # logs with the logger of the recipe that makes a Notices
@@ -39,7 +44,7 @@ def _messages_of(module: str, *loggers: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _rows() -> list[tuple[str, str, str]]:
-    rows = re.findall(r"^\| `([\w.]+)` \| ([A-Z]+) \| `(.+)` \|$", PAGE.partition("## All messages")[2], re.MULTILINE)
+    rows = re.findall(r"^\| `([\w.]+)` \| ([A-Z]+) \| `(.+)` \|$", PAGE.partition("### All messages")[2], re.MULTILINE)
     return [(logger, level, message) for logger, level, message in rows]
 
 
@@ -50,14 +55,45 @@ def test_the_table_has_every_message_and_no_other() -> None:
     assert sorted(_rows()) == wanted, f"the table should be:\n{table}"
 
 
-def test_what_to_look_at_first_quotes_messages_of_the_table() -> None:
-    first = PAGE.partition("## What to look at first")[2].partition("## All messages")[0]
+def test_what_to_check_first_quotes_messages_of_the_table() -> None:
+    first = PAGE.partition("### What to check first")[2].partition("### All messages")[0]
     messages = " ".join(message for _, _, message in _rows())
     for quoted in ("no session with", "lost the connection to", "this event loop did not run for", "acquired the"):
         assert f"`{quoted}" in first
         assert quoted in messages
 
 
-def test_the_example_runs(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    run_script(example, tmp_path)
+NUMBER = r"\d+(\.\d+)?"
+# For each script what its output matches, line by line: the one that logs, two observers, two that block.
+PRINTED = [
+    [],
+    [
+        r"zookeeper: session with 127.0.0.1:\d+: CONNECTED",
+        r"zookeeper: exists / took \d\.\d{3} s",
+        "zookeeper: getData /no/such/node failed: getData /no/such/node: no such node.*",
+        r"zookeeper: session with 127.0.0.1:\d+: CLOSED",
+    ],
+    [
+        'zookeeper_events_total{type="CREATED"} 1',
+        'zookeeper_requests_total{operation="closeSession",outcome="ok"} 1',
+        'zookeeper_requests_total{operation="create",outcome="ok"} 1',
+        'zookeeper_requests_total{operation="exists",outcome="NoNodeError"} 1',
+        'zookeeper_states_total{state="CONNECTED"} 1',
+        rf'zookeeper_request_seconds_total{{operation="create"}} {NUMBER}',
+        "zookeeper_connected 0",
+    ],
+    ["/greeting", "the fencing token is a number: True"],
+    ["charged 7, certain for True"],
+]
+
+
+@pytest.mark.parametrize("number", range(len(PRINTED)))
+def test_a_script_runs(number: int, tmp_path: Path) -> None:
+    assert len(SCRIPTS) == len(PRINTED)
+    with ServerProcess() as server:
+        ran = run_script(SCRIPTS[number].replace("127.0.0.1:2181", server.hosts), tmp_path)
+    lines = (ran.stdout or ran.stderr).splitlines()
+    assert [wanted for wanted in PRINTED[number] if not any(re.fullmatch(wanted, line) for line in lines)] == []
+    if number == 2:
+        metric = rf'[a-z_]+(\{{[a-z]+="\w+"(,[a-z]+="\w+")*\}})? {NUMBER}'
+        assert [line for line in lines if not re.fullmatch(metric, line)] == []
