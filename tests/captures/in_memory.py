@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from zkwire.testing.memory.machine import Connection, Machine
+from zkwire.testing.memory.machine import Machine, ServerConnection
 
 
 class MachineTarget:
@@ -10,7 +10,7 @@ class MachineTarget:
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ServerConnection] = {}
         self._now = 0.0
 
     def open(self, connection: str) -> None:

@@ -6,7 +6,7 @@ import socket
 from typing import Protocol
 
 from tests.captures import build
-from zkwire.testing.memory.machine import Connection, Machine, Settings
+from zkwire.testing.memory.machine import Machine, ServerConnection, Settings
 from zkwire.wire.frames import FrameReader
 
 MAX_TIMEOUT = 3600.0  # seconds: no session may expire in a run, also when it is stopped for a while
@@ -122,7 +122,7 @@ class RealSide:
 class MachineLink:
     """A connection of a machine."""
 
-    def __init__(self, side: "MachineSide", connection: Connection) -> None:
+    def __init__(self, side: "MachineSide", connection: ServerConnection) -> None:
         self._side = side
         self._connection = connection
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 from tests.captures.recording import load
 from tests.captures.themes import THEMES
 from zkwire.errors import ProtocolError
-from zkwire.testing.memory.machine import Connection as ServerConnection
-from zkwire.testing.memory.machine import Machine
+from zkwire.testing.memory.machine import Machine, ServerConnection
 from zkwire.wire import multi, records, requests
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection
 from zkwire.wire.frames import FrameReader

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from zkwire.testing.memory.machine import Connection, Machine, Settings
+from zkwire.testing.memory.machine import Machine, ServerConnection, Settings
 from zkwire.wire.jute import Record
 from zkwire.wire.records import (
     ACL,
@@ -64,7 +64,7 @@ class Client:
 
     def __init__(self, world: World, peer: str = "127.0.0.1") -> None:
         self.world = world
-        self.connection: Connection = world.machine.open(peer, 40_000, world.now)
+        self.connection: ServerConnection = world.machine.open(peer, 40_000, world.now)
         self.welcome: ConnectResponse | None = None
         self.events: list[tuple[int, str]] = []
         self.event_zxids: list[int] = []

@@ -19,7 +19,7 @@ from tests.support.locks import start_waiting
 from tests.support.recipes import make_uncertain, no_task_stays, outcome, until, until_armed, until_line, until_state
 from tests.support.virtual_time import in_virtual_time
 from zkwire import Client, SessionState
-from zkwire.testing.memory import handshake
+from zkwire.testing.memory.machine import Machine
 
 pytestmark = pytest.mark.limit(30)
 
@@ -51,12 +51,12 @@ class Quorum:
     def __init__(self, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
         self._stage = stage
         self._is_there = True
-        answer = handshake._answer
+        answer = Machine._answer_connect
 
-        def answering(state: Any, connection: Any, response: Any, flag: bytes) -> None:
-            answer(state, connection, response, flag if self._is_there else b"\1")
+        def answering(machine: Any, connection: Any, response: Any, flag: bytes) -> None:
+            answer(machine, connection, response, flag if self._is_there else b"\1")
 
-        monkeypatch.setattr(handshake, "_answer", answering)
+        monkeypatch.setattr(Machine, "_answer_connect", answering)
 
     async def lose(self) -> None:
         """Lose the quorum; return when the client is not certain any more that its session lives."""

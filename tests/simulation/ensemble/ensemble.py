@@ -136,8 +136,5 @@ class Ensemble:
     def watches(self) -> list[str]:
         """Return a line for each watch that a server has."""
         return [
-            f"{server.name}: a watch on {path}"
-            for server in self.servers
-            for table in (server.replica.watches.data, server.replica.watches.child)
-            for path in table.by_path
+            f"{server.name}: a watch on {path}" for server in self.servers for path in server.replica.watches.by_path
         ]

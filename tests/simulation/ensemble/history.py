@@ -12,11 +12,11 @@ from zkwire.errors import MarshallingError, RuntimeInconsistencyError
 from zkwire.testing.memory import writes
 from zkwire.testing.memory.operations import OPERATIONS
 from zkwire.testing.memory.refusal import Refused
-from zkwire.testing.memory.sessions import Session
-from zkwire.testing.memory.state import Connection, Settings, State
+from zkwire.testing.memory.sessions import ServerSession
+from zkwire.testing.memory.state import ServerConnection, Settings, State
 from zkwire.wire.frames import FrameReader
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
-from zkwire.wire.requests import CloseSessionRequest, SyncRequest
+from zkwire.wire.requests import CloseSessionRequest, Nothing, SyncRequest
 
 HEADER_SIZE: Final = 8  # of a request: xid and opcode
 CREATE_SESSION: Final = -10
@@ -32,7 +32,7 @@ _FRAME_LIMIT: Final = 1_048_575
 _ERROR_TYPE: Final = -1
 
 
-class ClientConnection(Connection):
+class ClientConnection(ServerConnection):
     """A server's side of a client's connection.
 
     `wire` is the link; `frames` cuts its bytes; `heard` is when the last ones came; `session_id` and `timeout_ms` are
@@ -98,6 +98,11 @@ class Replica(State):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, 0.0, 0.0)
         self._nobody = ClientConnection(None, 0.0)
+        self._time = 0
+
+    def wall_ms(self) -> int:
+        """Return the time of the transaction that is being carried out, by the clock of its leader."""
+        return self._time
 
     def apply(
         self, transaction: Transaction, client: ClientConnection | None, pending: Pending | None = None
@@ -107,17 +112,18 @@ class Replica(State):
         Arguments: `client`, the connection that the request came on, if it is one of this server's; without it the body
         is empty, because no client gets it; `pending`, the request that is answered, not always the transaction's own.
         """
-        zxid = self.last_zxid = transaction.zxid
+        self.last_zxid = transaction.zxid
+        self._time = transaction.time
         opcode, session_id = transaction.opcode, transaction.session_id
         sessions = self.sessions
         if opcode == CREATE_SESSION:
-            session: Session[Connection] = Session(session_id)
+            session: ServerSession[ServerConnection] = ServerSession(session_id)
             session.timeout_ms = transaction.timeout_ms
             sessions.by_id[session_id] = session
             return 0, b""
         if opcode == CLOSE_SESSION:
             for path in list(self.tree.ephemerals.get(session_id, ())):
-                writes.remove(self, path, zxid)
+                writes.remove(self, path)
             if session_id in sessions.by_id:
                 sessions.end(sessions.by_id[session_id])
             return 0, b""
@@ -125,27 +131,27 @@ class Replica(State):
             path = transaction.payload.decode()
             node = self.tree.nodes.get(path)
             if node is not None and not node.children:  # PrepRequestProcessor.pRequest2Txn
-                writes.remove(self, path, zxid)
+                writes.remove(self, path)
             return 0, b""
         asked = 0 if client is None or pending is None else pending.opcode
         if client is None:
             client = self._nobody
-            client.session = sessions.by_id.get(session_id) or Session(session_id)
+            client.session = sessions.by_id.get(session_id) or ServerSession(session_id)
         if opcode == MULTI:
             request = transaction.request
             if transaction.refusal:
                 return 0, _all_refused(transaction.refusal, len(request.operations))
-            reply = writes.multi(self, client, request, zxid, transaction.time)
+            reply = writes.multi(self, client, request)
             return self._answer(asked, pending, reply=reply)
         if transaction.refusal:
             return transaction.refusal, b""
         operation = OPERATIONS[opcode]
         assert operation.write is not None
         try:
-            change = operation.write(self, client, transaction.request, zxid, transaction.time)
+            change = operation.write(self, client, transaction.request)
         except Refused as refused:
             return refused.code, refused.body
-        change.send_events(self, zxid)
+        change.send_events(self)
         return self._answer(asked, pending, change)
 
     def _answer(
@@ -163,13 +169,13 @@ class Replica(State):
         if asked == MULTI:
             return (MarshallingError.code, b"") if reply is None else (0, reply.encode())
         operation = OPERATIONS.get(asked)
-        if operation is None or operation.body is writes.nothing_of:
+        if operation is None or operation.request.reply is Nothing:
             return 0, b""
-        return (MarshallingError.code, b"") if change is None else (0, operation.body(change))
+        return (MarshallingError.code, b"") if change is None else (0, writes.body(operation.request, change))
 
-    def stand_in(self, session_id: int) -> Session[Connection]:
+    def stand_in(self, session_id: int) -> ServerSession[ServerConnection]:
         """Return a session that this copy does not have yet."""
-        return Session(session_id)
+        return ServerSession(session_id)
 
     def read(self, client: ClientConnection, pending: Pending) -> tuple[int, bytes]:
         """Carry out a request that changes no node; return the error code and the body of the reply."""

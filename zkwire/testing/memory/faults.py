@@ -11,15 +11,21 @@ import logging
 import math
 import re
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from zkwire.errors import ServerError
-from zkwire.wire.jute import Record, record
+from zkwire.testing.memory.operations import OPERATIONS
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
-from zkwire.wire.primitives import DecodeError, UString
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import RequestHeader
-from zkwire.wire.requests import PingRequest, Request
+from zkwire.wire.requests import (
+    AuthRequest,
+    CloseSessionRequest,
+    GetEphemeralsRequest,
+    PingRequest,
+    Request,
+    SaslRequest,
+)
 
 _LOGGER = logging.getLogger("zkwire.testing")
 
@@ -27,88 +33,77 @@ Operation: TypeAlias = str | int | type[Request[Any]] | None
 PathPattern: TypeAlias = str | re.Pattern[str] | None
 Refusal: TypeAlias = int | ServerError | type[ServerError]
 
-# A name means all the requests that do this; a class or a number means exactly one kind of request.
-_OPCODES: Final[dict[str, frozenset[int]]] = {
-    "create": frozenset({1, 15, 19, 21}),
-    "delete": frozenset({2}),
-    "exists": frozenset({3}),
-    "getData": frozenset({4}),
-    "setData": frozenset({5}),
-    "getACL": frozenset({6}),
-    "setACL": frozenset({7}),
-    "getChildren": frozenset({8, 12}),
-    "sync": frozenset({9}),
-    "ping": frozenset({11}),
-    "multi": frozenset({14}),
-    "reconfig": frozenset({16}),
-    "checkWatches": frozenset({17}),
-    "removeWatches": frozenset({18}),
-    "multiRead": frozenset({22}),
-    "auth": frozenset({100}),
-    "setWatches": frozenset({101, 105}),
-    "sasl": frozenset({102}),
-    "getEphemerals": frozenset({103}),
-    "getAllChildrenNumber": frozenset({104}),
-    "addWatch": frozenset({106}),
-    "whoAmI": frozenset({107}),
-    "closeSession": frozenset({-11}),
+HEADER_BYTES: Final = 8
+_SPECIAL: Final[tuple[type[Request[Any]], ...]] = (MultiRequest, AuthRequest, SaslRequest, CloseSessionRequest)
+_REQUESTS: Final[dict[int, type[Request[Any]]]] = {
+    **{opcode: operation.request for opcode, operation in OPERATIONS.items()},
+    **{kind.opcode: kind for kind in _SPECIAL},
 }
-_HEADER_BYTES: Final = 8
-_SINGLE_PATH: Final = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 17, 18, 19, 21, 103, 104, 106})
 
 
-@record
-class _Subject(Record):
-    path: UString
+def _named(kind: type[Request[Any]]) -> str:
+    """Return the name that a test uses for requests of this kind, and for others that do the same."""
+    return "create" if kind.operation.startswith("create") else kind.operation.removesuffix("2")
 
 
-class Asked:
+# A name means all the requests that do this; a class or a number means exactly one kind of request.
+_OPCODES: Final = {
+    _named(kind): frozenset(opcode for opcode, other in _REQUESTS.items() if _named(other) == _named(kind))
+    for kind in _REQUESTS.values()
+}
+
+
+class RequestBytes:
     """A request as it arrived: its xid, its opcode, and the nodes that it names."""
 
     def __init__(self, payload: bytes) -> None:
-        header, at = RequestHeader.decode(payload, 0)
+        header, self._at = RequestHeader.decode(payload, 0)
         self.xid = header.xid
         self.opcode = header.opcode
         self._payload = payload
-        self._at = at
 
-    def paths(self) -> list[str]:
+    def paths(self) -> list[str | None]:
         """Return the node that the request names, or those that the operations of a transaction name."""
         try:
-            if self.opcode in _SINGLE_PATH:
-                return [_Subject.decode(self._payload, self._at)[0].path]
-            if self.opcode == MultiRequest.opcode:
-                return _paths(MultiRequest.decode(self._payload, self._at)[0])
-            if self.opcode == MultiReadRequest.opcode:
-                return _paths(MultiReadRequest.decode(self._payload, self._at)[0])
-        except DecodeError:
-            pass  # a request that cannot be decoded names no node; the server answers it as without faults
-        return []
-
-
-def _paths(request: MultiRequest | MultiReadRequest) -> list[str]:
-    return [operation.subject for operation in request.operations if operation.subject is not None]
+            request = _REQUESTS[self.opcode].decode(self._payload, self._at)[0]
+        except (KeyError, DecodeError):
+            return []  # the server answers a request that it cannot decode as without faults
+        if isinstance(request, MultiRequest | MultiReadRequest):
+            return [operation.subject for operation in request.operations]
+        return [request.prefix if isinstance(request, GetEphemeralsRequest) else request.subject]
 
 
 class Selector:
     """Chooses requests: those that fit, from the `nth` on, `times` of them (None: all)."""
 
     def __init__(
-        self, operation: Operation, path: PathPattern, session: int | None, nth: int, times: int | None
+        self,
+        operation: Operation = None,
+        path: PathPattern = None,
+        session: int | None = None,
+        nth: int = 1,
+        times: int | None = None,
     ) -> None:
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth and times count from 1, not nth={nth!r}, times={times!r}")
-        self.opcodes = _opcodes(operation)
-        self.path = path
-        self.session = None if session is None else signed(session)
+        self._opcodes = _opcodes(operation)
+        self._path = path
+        self._session = None if session is None else signed(session)
         # Without any property of a request, a fault is about all output, not only about replies.
         self.is_everything = operation is None and path is None and nth == 1 and times is None
         self._to_pass = nth - 1
         self._left = times
 
-    def takes(self, asked: Asked, session: int) -> bool:
-        """Return whether the fault hits this request, and count it."""
-        if not self._fits(asked, session) or self._left == 0:
+    def takes(self, request: RequestBytes | None, session: int) -> bool:
+        """Return whether the fault strikes here, and count it.
+
+        Args:
+            request: The request, None for output or a new connection.
+            session: Its session.
+        """
+        if self._session not in (None, session) or (request is not None and not self._fits(request)):
+            return False
+        if self._left == 0:
             return False
         if self._to_pass:
             self._to_pass -= 1
@@ -117,19 +112,17 @@ class Selector:
             self._left -= 1
         return True
 
-    def _fits(self, asked: Asked, session: int) -> bool:
-        if self.session is not None and self.session != session:
-            return False
-        if self.opcodes is None:
-            if asked.opcode == PingRequest.opcode:
+    def _fits(self, request: RequestBytes) -> bool:
+        if self._opcodes is None:
+            if request.opcode == PingRequest.opcode:
                 return False  # a ping comes at any time, and would be hit in place of the request that the test means
-        elif asked.opcode not in self.opcodes:
+        elif request.opcode not in self._opcodes:
             return False
-        if self.path is None:
+        if self._path is None:
             return True
-        if isinstance(self.path, str):
-            return self.path in asked.paths()
-        return any(self.path.fullmatch(path) for path in asked.paths())
+        if isinstance(self._path, str):
+            return self._path in request.paths()
+        return any(path is not None and self._path.fullmatch(path) for path in request.paths())
 
 
 def _opcodes(operation: Operation) -> frozenset[int] | None:
@@ -147,6 +140,9 @@ def signed(session_id: int) -> int:
     return (session_id + 2**63) % 2**64 - 2**63
 
 
+REQUEST, OUTPUT, CONNECTION = "request", "output", "connection"
+
+
 class Fault:
     """A fault, active from its creation until `end` or the end of its `with` or `async with` block.
 
@@ -154,9 +150,21 @@ class Fault:
     then shown nothing.
     """
 
-    def __init__(self, name: str, selector: Selector, ended: Callable[[Fault], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        selector: Selector,
+        ended: Callable[[Fault], None],
+        *,
+        point: str = REQUEST,
+        code: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
         self.name = name
         self.selector = selector
+        self.point = point  # where it strikes: one of the three names above
+        self.code = code  # with which error it answers
+        self.seconds = seconds  # for how long it delays
         self.hits = 0
         self.is_over = False
         self._ended = ended
@@ -188,17 +196,13 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.end()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self.end()
 
     def __str__(self) -> str:
@@ -206,30 +210,6 @@ class Fault:
 
     def __repr__(self) -> str:
         return f"<{self}, hits: {self.hits}>"
-
-
-class DropBefore(Fault):
-    """Drops the connection instead of carrying out a request."""
-
-
-class DropAfter(Fault):
-    """Carries out a request and drops the connection instead of answering."""
-
-
-class Answering(Fault):
-    """Answers a request with the error `code` instead of carrying it out."""
-
-    def __init__(self, code: int, selector: Selector, ended: Callable[[Fault], None]) -> None:
-        super().__init__("answering", selector, ended)
-        self.code = code
-
-
-class Delay(Fault):
-    """Keeps back replies, and what follows them, for `seconds`."""
-
-    def __init__(self, seconds: float, selector: Selector, ended: Callable[[Fault], None]) -> None:
-        super().__init__("delay_replies", selector, ended)
-        self.seconds = seconds
 
 
 class Hold(Fault):
@@ -240,22 +220,21 @@ class Hold(Fault):
         self.end()
 
 
-class Refusing(Fault):
-    """Closes new connections at once."""
-
-
 F = TypeVar("F", bound=Fault)
 
 
 class Faults:
     """The faults of a server; each method returns a fault that is active at once, and that `with` can bound.
 
-    Arguments that choose requests: `operation`, a name in ZooKeeper's own terms ("create" means every kind of
-    create, "getChildren" and "setWatches" for both of theirs), a request class or an opcode for exactly that request,
-    None for every request but a ping; `path`, the node named by the request, or by any operation of a transaction: a
-    str for exactly that node, a compiled pattern that must match the whole path, None for any; `session`, a session's
-    id, None for all; `nth`, the first of the fitting requests that is hit, from 1; `times`, how many are hit, None for
-    all from there on.
+    Args of every method that choose requests:
+        operation: A name in ZooKeeper's own terms ("create" means every kind of create, "getChildren" and
+            "setWatches" both of theirs), a request class or an opcode for exactly that request, None for every
+            request but a ping.
+        path: The node named by the request, or by any operation of a transaction: a str for exactly that node, a
+            compiled pattern that must match the whole path, None for any.
+        session: The id of a session, None for all.
+        nth: The first of the fitting requests that is hit, from 1.
+        times: How many are hit, None for all from there on.
     """
 
     def __init__(self) -> None:
@@ -271,8 +250,7 @@ class Faults:
         times: int | None = 1,
     ) -> Fault:
         """Drop the connection when a chosen request arrives; the request is not carried out."""
-        selector = Selector(operation, path, session, nth, times)
-        return self._begin(DropBefore("drop_before", selector, self._fault_ended))
+        return self._begin(Fault("drop_before", Selector(operation, path, session, nth, times), self._fault_ended))
 
     def drop_after(
         self,
@@ -284,8 +262,7 @@ class Faults:
         times: int | None = 1,
     ) -> Fault:
         """Carry out a chosen request and drop its connection in place of the reply."""
-        selector = Selector(operation, path, session, nth, times)
-        return self._begin(DropAfter("drop_after", selector, self._fault_ended))
+        return self._begin(Fault("drop_after", Selector(operation, path, session, nth, times), self._fault_ended))
 
     def answering(
         self,
@@ -301,7 +278,8 @@ class Faults:
         code = error if isinstance(error, int) else error.code
         if code == 0:
             raise ValueError("0 is the code of success: give an error that has a code")
-        return self._begin(Answering(code, Selector(operation, path, session, nth, times), self._fault_ended))
+        selector = Selector(operation, path, session, nth, times)
+        return self._begin(Fault("answering", selector, self._fault_ended, code=code))
 
     def hold_replies(
         self,
@@ -317,10 +295,11 @@ class Faults:
         Without an argument, or with `session` alone, it holds all output from now on; otherwise it holds the reply to
         each chosen request.
 
-        Order: what follows on the same connection, events too, waits behind the held reply.
+        Order:
+            What follows on the same connection, events too, waits for the held reply.
         """
         selector = Selector(operation, path, session, nth, times)
-        return self._begin(Hold("hold_replies", selector, self._fault_ended))
+        return self._begin(Hold("hold_replies", selector, self._fault_ended, point=_held_at(selector)))
 
     def delay_replies(
         self,
@@ -337,42 +316,27 @@ class Faults:
         Without an argument, or with `session` alone, it delays all output from now on; otherwise it delays the reply to
         each chosen request. A reply that is delayed when the block ends is still sent at its time.
 
-        Order: what follows on the same connection, events too, waits behind the delayed reply.
+        Order:
+            What follows on the same connection, events too, waits for the delayed reply.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"a delay lasts 0 or more seconds, not {seconds!r}")
-        return self._begin(Delay(seconds, Selector(operation, path, session, nth, times), self._fault_ended))
+        selector = Selector(operation, path, session, nth, times)
+        fault = Fault("delay_replies", selector, self._fault_ended, point=_held_at(selector), seconds=seconds)
+        return self._begin(fault)
 
     def refuse_connections(self) -> Fault:
         """Close every new connection at once; open connections stay."""
-        return self._begin(Refusing("refuse_connections", Selector(None, None, None, 1, None), self._fault_ended))
+        return self._begin(Fault("refuse_connections", Selector(), self._fault_ended, point=CONNECTION))
 
     # -- for the server -----------------------------------------------------------------------------------
 
-    def _hit_by(self, payload: bytes, session: int) -> tuple[int, list[Fault]]:
-        """Return the xid of a request and the faults that it meets, and count the hits."""
-        if len(payload) < _HEADER_BYTES:
-            return 0, []
-        asked = Asked(payload)
-        by_request = [fault for fault in self._faults if not (isinstance(fault, Refusing) or _keeps_all(fault))]
-        hit = [fault for fault in by_request if fault.selector.takes(asked, session)]
-        for fault in hit:
+    def _striking(self, point: str, session: int = 0, request: RequestBytes | None = None) -> list[Fault]:
+        """Return the faults that strike at a point, and count the hits."""
+        met = [fault for fault in self._faults if fault.point == point and fault.selector.takes(request, session)]
+        for fault in met:
             fault.strike()
-        return asked.xid, hit
-
-    def _keeping_back(self, session: int) -> list[Fault]:
-        """Return the faults that keep back all output to a session, and count the hits."""
-        kept = [fault for fault in self._faults if _keeps_all(fault) and fault.selector.session in (None, session)]
-        for fault in kept:
-            fault.strike()
-        return kept
-
-    def _refuses(self) -> bool:
-        """Return whether a new connection must be closed, and count the hits."""
-        refusing = [fault for fault in self._faults if isinstance(fault, Refusing)]
-        for fault in refusing:
-            fault.strike()
-        return bool(refusing)
+        return met
 
     def _begin(self, fault: F) -> F:
         self._faults.append(fault)
@@ -382,5 +346,5 @@ class Faults:
         self._faults.remove(fault)
 
 
-def _keeps_all(fault: Fault) -> bool:
-    return isinstance(fault, Hold | Delay) and fault.selector.is_everything
+def _held_at(selector: Selector) -> str:
+    return OUTPUT if selector.is_everything else REQUEST

@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from zkwire.testing.memory.machine import Connection, Machine
-from zkwire.testing.memory.watch_manager import WatchTable
+from zkwire.testing.memory.machine import Machine, ServerConnection
+from zkwire.testing.memory.watch_manager import SEE_CHILDREN, SEE_DATA
 
 VERSION: Final = "3.9.5-zkwire, built on 2026-02-11 20:18 UTC"
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class _Asked(NamedTuple):
@@ -28,11 +30,18 @@ class _Asked(NamedTuple):
     port: int
 
 
-def answer(machine: Machine, connection: Connection, word: bytes, now: float, wall: float, port: int) -> bytes | None:
+def answer(
+    machine: Machine, connection: ServerConnection, word: bytes, now: float, wall: float, port: int
+) -> bytes | None:
     """Return the answer to `word`, None when there is no such word.
 
-    Arguments: `connection`, on which it was asked; `now`, the server's time, and `wall`, seconds since 1970 at that
-    moment; `port`, that of the server.
+    Args:
+        machine: The server.
+        connection: The connection on which it was asked.
+        word: The word.
+        now: The server's time.
+        wall: Seconds since 1970 at that moment.
+        port: The port of the server.
     """
     answerer = _WORDS.get(word)
     if answerer is None:
@@ -46,60 +55,47 @@ def _lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _ruok(asked: _Asked) -> str:
-    return "imok"
+def _pairs(values: dict[str, object], separator: str = "=") -> str:
+    return _lines(f"{name}{separator}{value}" for name, value in values.items())
 
 
-def _isro(asked: _Asked) -> str:
-    return "rw"
-
-
-def _gtmk(asked: _Asked) -> str:
-    return "306"
-
-
-def _summary(machine: Machine) -> str:
-    return _lines(
-        [
-            "Latency min/avg/max: 0/0.0/0",
-            f"Received: {machine.received}",
-            f"Sent: {machine.sent}",
-            f"Connections: {len(machine.connections)}",
-            "Outstanding: 0",
-            f"Zxid: {machine.last_zxid:#x}",
-            "Mode: standalone",
-            f"Node count: {machine.tree.count}",
-        ]
-    )
-
-
-def _srvr(asked: _Asked) -> str:
-    return f"Zookeeper version: {VERSION}\n{_summary(asked.machine)}"
+def _srvr(asked: _Asked, clients: str = "") -> str:
+    machine = asked.machine
+    values = {
+        "Latency min/avg/max": "0/0.0/0",
+        "Received": machine.received,
+        "Sent": machine.sent,
+        "Connections": len(machine.connections),
+        "Outstanding": 0,
+        "Zxid": f"{machine.last_zxid:#x}",
+        "Mode": "standalone",
+        "Node count": machine.tree.count,
+    }
+    return f"Zookeeper version: {VERSION}\n{clients}{_pairs(values, ': ')}"
 
 
 def _stat(asked: _Asked) -> str:
-    clients = [f"{_client(connection)})" for connection in asked.machine.connections]
-    return f"Zookeeper version: {VERSION}\nClients:\n{_lines(clients)}\n{_summary(asked.machine)}"
+    return _srvr(asked, f"Clients:\n{_lines(f'{_client(each)})' for each in asked.machine.connections)}\n")
 
 
 def _cons(asked: _Asked) -> str:
     return _lines([*(_details(asked, connection) for connection in asked.machine.connections), ""])
 
 
-def _client(connection: Connection) -> str:
+def _client(connection: ServerConnection) -> str:
     ready = 0 if connection.session is None else 1  # the real server shows the interest set of its selector
     counts = f"queued=0,recved={connection.received},sent={connection.sent}"
     return f" /{connection.peer}:{connection.port}[{ready}]({counts}"
 
 
-def _details(asked: _Asked, connection: Connection) -> str:
+def _details(asked: _Asked, connection: ServerConnection) -> str:
     session = connection.session
     if session is None:
         return f"{_client(connection)})"
     opened = _milliseconds(asked.wall - (asked.now - connection.opened))
     asked_last = "" if connection.last_operation == "NA" else f",lcxid={connection.last_xid % 2**64:#x}"
     return (
-        f"{_client(connection)},sid={session.id % 2**64:#x},lop={connection.last_operation},est={opened},"
+        f"{_client(connection)},sid={_session_of(connection)},lop={connection.last_operation},est={opened},"
         f"to={session.timeout_ms}{asked_last},lzxid={connection.last_zxid % 2**64:#x},"
         f"lresp={_milliseconds(connection.last_response)},llat=0,minlat=0,avglat=0,maxlat=0)"
     )
@@ -108,66 +104,61 @@ def _details(asked: _Asked, connection: Connection) -> str:
 def _conf(asked: _Asked) -> str:
     settings = asked.machine.settings
     shortest, longest = settings.timeout_range_ms()
-    return _lines(
-        [
-            f"clientPort={asked.port}",
-            "secureClientPort=-1",
-            "dataDir=(in memory)",
-            "dataDirSize=0",
-            "dataLogDir=(in memory)",
-            "dataLogSize=0",
-            f"tickTime={_milliseconds(settings.tick_time)}",
-            "maxClientCnxns=0",
-            f"minSessionTimeout={shortest}",
-            f"maxSessionTimeout={longest}",
-            "clientPortListenBacklog=-1",
-            "serverId=0",
-        ]
+    return _pairs(
+        {
+            "clientPort": asked.port,
+            "secureClientPort": -1,
+            "dataDir": "(in memory)",
+            "dataDirSize": 0,
+            "dataLogDir": "(in memory)",
+            "dataLogSize": 0,
+            "tickTime": _milliseconds(settings.tick_time),
+            "maxClientCnxns": 0,
+            "minSessionTimeout": shortest,
+            "maxSessionTimeout": longest,
+            "clientPortListenBacklog": -1,
+            "serverId": 0,
+        }
     )
 
 
-def _dirs(asked: _Asked) -> str:
-    return "datadir_size: 0\nlogdir_size: 0\n"
-
-
 def _envi(asked: _Asked) -> str:
-    return _lines(
-        [
-            "Environment:",
-            f"zookeeper.version={VERSION}",
-            f"host.name={platform.node()}",
-            f"python.version={platform.python_version()}",
-            f"python.implementation={platform.python_implementation()}",
-            f"os.name={platform.system()}",
-            f"os.arch={platform.machine()}",
-            f"os.version={platform.release()}",
-            f"user.dir={os.getcwd()}",
-            f"python.executable={sys.executable}",
-        ]
+    return "Environment:\n" + _pairs(
+        {
+            "zookeeper.version": VERSION,
+            "host.name": platform.node(),
+            "python.version": platform.python_version(),
+            "python.implementation": platform.python_implementation(),
+            "os.name": platform.system(),
+            "os.arch": platform.machine(),
+            "os.version": platform.release(),
+            "user.dir": os.getcwd(),
+            "python.executable": sys.executable,
+        }
     )
 
 
 def _mntr(asked: _Asked) -> str:
     machine = asked.machine
-    values: dict[str, object] = {
-        "version": VERSION,
-        "server_state": "standalone",
-        "ephemerals_count": sum(map(len, machine.tree.ephemerals.values())),
-        "num_alive_connections": len(machine.connections),
-        "avg_latency": 0.0,
-        "outstanding_requests": 0,
-        "znode_count": machine.tree.count,
-        "global_sessions": len(machine.sessions),
-        "packets_sent": machine.sent,
-        "packets_received": machine.received,
-        "watch_count": _watch_count(machine.watches.data) + _watch_count(machine.watches.child),
-        "min_latency": 0,
-        "max_latency": 0,
-        "approximate_data_size": machine.tree.data_size,
-        "local_sessions": 0,
-        "uptime": _milliseconds(asked.now - machine.start),
+    values = {
+        "zk_version": VERSION,
+        "zk_server_state": "standalone",
+        "zk_ephemerals_count": sum(map(len, machine.tree.ephemerals.values())),
+        "zk_num_alive_connections": len(machine.connections),
+        "zk_avg_latency": 0.0,
+        "zk_outstanding_requests": 0,
+        "zk_znode_count": machine.tree.count,
+        "zk_global_sessions": len(machine.sessions),
+        "zk_packets_sent": machine.sent,
+        "zk_packets_received": machine.received,
+        "zk_watch_count": sum(1 for kinds in (SEE_DATA, SEE_CHILDREN) for _ in machine.watches.seeing(kinds)),
+        "zk_min_latency": 0,
+        "zk_max_latency": 0,
+        "zk_approximate_data_size": machine.tree.data_size,
+        "zk_local_sessions": 0,
+        "zk_uptime": _milliseconds(asked.now - machine.start),
     }
-    return _lines(f"zk_{name}\t{value}" for name, value in values.items())
+    return _pairs(values, "\t")
 
 
 def _dump(asked: _Asked) -> str:
@@ -189,32 +180,31 @@ def _dump(asked: _Asked) -> str:
     if count:
         lines.append(f"{count} expire at {_date(asked.wall)}:")
     for connection in machine.connections:
-        session_id = 0 if connection.session is None else connection.session.id
-        lines.append(f"\tip: /{connection.peer}:{connection.port} sessionId: {session_id % 2**64:#x}")
+        lines.append(f"\tip: /{connection.peer}:{connection.port} sessionId: {_session_of(connection)}")
     return _lines(lines)
 
 
 def _wchs(asked: _Asked) -> str:
-    data = asked.machine.watches.data
-    return (
-        f"{len(data.by_watcher)} connections watching {len(data.by_path)} paths\nTotal watches:{_watch_count(data)}\n"
-    )
+    watches = list(asked.machine.watches.seeing(SEE_DATA))
+    paths, connections = {path for path, _ in watches}, {connection for _, connection in watches}
+    return f"{len(connections)} connections watching {len(paths)} paths\nTotal watches:{len(watches)}\n"
 
 
 def _wchc(asked: _Asked) -> str:
     """Return the data watches by session."""
-    lines: list[str] = []
-    for connection, paths in asked.machine.watches.data.by_watcher.items():
-        lines += [_session_of(connection), *(f"\t{path}" for path in paths)]
-    return _lines([*lines, ""])
+    return _grouped((_session_of(connection), path) for path, connection in asked.machine.watches.seeing(SEE_DATA))
 
 
 def _wchp(asked: _Asked) -> str:
     """Return the data watches by path."""
-    lines: list[str] = []
-    for path, watchers in asked.machine.watches.data.by_path.items():
-        lines += [path, *(f"\t{_session_of(connection)}" for connection in watchers)]
-    return _lines([*lines, ""])
+    return _grouped((path, _session_of(connection)) for path, connection in asked.machine.watches.seeing(SEE_DATA))
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
+    groups: dict[str, list[str]] = {}
+    for first, second in pairs:
+        groups.setdefault(first, []).append(f"\t{second}")
+    return _lines([*(line for first, lines in groups.items() for line in (first, *lines)), ""])
 
 
 def _crst(asked: _Asked) -> str:
@@ -229,12 +219,8 @@ def _srst(asked: _Asked) -> str:
     return "Server stats reset.\n"
 
 
-def _session_of(connection: Connection) -> str:
+def _session_of(connection: ServerConnection) -> str:
     return f"{0 if connection.session is None else connection.session.id % 2**64:#x}"
-
-
-def _watch_count(table: WatchTable[Connection]) -> int:
-    return sum(map(len, table.by_path.values()))
 
 
 def _milliseconds(seconds: float) -> int:
@@ -248,11 +234,11 @@ def _date(wall: float) -> str:
     return f"{day} {month} {at.tm_mday:02} {time.strftime('%H:%M:%S', at)} UTC {at.tm_year}"
 
 
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
 _WORDS: Final[dict[bytes, Callable[[_Asked], str]]] = {
-    b"ruok": _ruok,
+    b"ruok": lambda asked: "imok",
+    b"isro": lambda asked: "rw",
+    b"gtmk": lambda asked: "306",
+    b"dirs": lambda asked: "datadir_size: 0\nlogdir_size: 0\n",
     b"srvr": _srvr,
     b"stat": _stat,
     b"mntr": _mntr,
@@ -260,12 +246,9 @@ _WORDS: Final[dict[bytes, Callable[[_Asked], str]]] = {
     b"cons": _cons,
     b"dump": _dump,
     b"envi": _envi,
-    b"isro": _isro,
     b"wchs": _wchs,
     b"wchc": _wchc,
     b"wchp": _wchp,
     b"crst": _crst,
     b"srst": _srst,
-    b"dirs": _dirs,
-    b"gtmk": _gtmk,
 }

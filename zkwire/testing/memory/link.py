@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
 from zkwire.testing.memory.clock import Clock, Timer
-from zkwire.testing.memory.faults import Delay, Fault
-from zkwire.testing.memory.machine import Connection
+from zkwire.testing.memory.faults import Fault, Hold
+from zkwire.testing.memory.machine import ServerConnection
 from zkwire.wire.frames import FrameReader
 
 _READ_SIZE: Final = 8 * 1024  # bytes; each connection has such a buffer, so it is small
@@ -24,18 +24,18 @@ _IDLE_TIME: Final = 10.0  # seconds; a connection without a session is dropped a
 
 
 class LinkOwner(Protocol):
-    """The interface of the server that a Link calls, in the same turn of the loop in which something happens."""
+    """The interface of the server that a ServerLink calls, in the same turn of the loop in which something happens."""
 
     clock: Clock
     is_paused: bool
 
-    def link_opened(self, link: Link, peer: str, port: int) -> None: ...
+    def link_opened(self, link: ServerLink, peer: str, port: int) -> None: ...
 
-    def link_began(self, link: Link, word: bytes) -> bytes | None: ...
+    def link_began(self, link: ServerLink, word: bytes) -> bytes | None: ...
 
-    def link_received(self, link: Link, payload: bytes) -> None: ...
+    def link_received(self, link: ServerLink, payload: bytes) -> None: ...
 
-    def link_lost(self, link: Link) -> None: ...
+    def link_lost(self, link: ServerLink) -> None: ...
 
     def flush(self) -> None: ...
 
@@ -45,20 +45,20 @@ class _Kept(NamedTuple):
 
     data: bytes
     ready_at: float
-    faults: list[Fault]
+    faults: list[Hold]
     closing: bool
 
 
-class Link(asyncio.BufferedProtocol):
-    """A client's connection.
+class ServerLink(asyncio.BufferedProtocol):
+    """A client's connection; `closed` is done once the socket is closed.
 
-    Arguments: `owner`; `max_buffer`, the largest frame that is accepted.
-
-    `closed` is done once the socket is closed.
+    Args:
+        owner: The server.
+        max_buffer: The largest frame that is accepted, in bytes.
     """
 
     def __init__(self, owner: LinkOwner, max_buffer: int) -> None:
-        self.connection: Connection | None = None
+        self.connection: ServerConnection | None = None
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._owner = owner
         self._transport: asyncio.Transport | None = None
@@ -149,8 +149,8 @@ class Link(asyncio.BufferedProtocol):
         if not faults and not self._kept and not self._owner.is_paused:
             self._write(data, closing=closing)
             return
-        delay = max((fault.seconds for fault in faults if isinstance(fault, Delay)), default=0.0)
-        holds = [fault for fault in faults if not isinstance(fault, Delay)]
+        delay = max((fault.seconds for fault in faults), default=0.0)
+        holds = [fault for fault in faults if isinstance(fault, Hold)]
         self._kept.append(_Kept(data, self._owner.clock.time() + delay, holds, closing))
         self._kept_size += len(data)
         self.let_out()

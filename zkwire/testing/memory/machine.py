@@ -17,18 +17,20 @@ from collections.abc import Callable
 from typing import Final
 
 from zkwire.errors import MarshallingError, UnimplementedError
-from zkwire.testing.memory import access, handshake, writes
+from zkwire.testing.memory import access, writes
 from zkwire.testing.memory.operations import OPERATIONS, Operation
 from zkwire.testing.memory.refusal import Refused
-from zkwire.testing.memory.state import NO_ZXID, Connection, Settings, State
+from zkwire.testing.memory.state import NO_ZXID, ServerConnection, Settings, State
 from zkwire.wire import multi, requests
+from zkwire.wire.frames import LENGTH
 from zkwire.wire.primitives import DecodeError
-from zkwire.wire.records import PING_XID
+from zkwire.wire.records import PING_XID, ConnectRequest, ConnectResponse
 
-__all__ = ["Connection", "Machine", "Settings"]
+__all__ = ["Machine", "ServerConnection", "Settings"]
 
 _HEADER: Final = struct.Struct(">ii")
 _AUTH_FAILED: Final = -115
+_NO_PASSWORD: Final = bytes(16)
 
 _PING: Final = requests.PingRequest.opcode
 # The reading thread of the real server answers these itself, so they do not extend the session.
@@ -38,14 +40,16 @@ _WITHOUT_SESSION: Final = (requests.AuthRequest.opcode, requests.SaslRequest.opc
 class Machine(State):
     """A standalone server.
 
-    Arguments: `settings`; `now`, seconds by the clock that every later `now` is read from; `wall`, seconds since 1970
-    at that moment.
+    Args:
+        settings: The configuration.
+        now: Seconds by the clock that every later `now` is read from.
+        wall: Seconds since 1970 at that moment.
     """
 
     def __init__(self, settings: Settings = Settings(), *, now: float = 0.0, wall: float = 0.0) -> None:  # noqa: B008
         super().__init__(settings, now, wall)
         self._cleanup_at = now + settings.container_interval
-        self._special: dict[int, Callable[[Connection, int, bytes], None]] = {
+        self._special: dict[int, Callable[[ServerConnection, int, bytes], None]] = {
             requests.AuthRequest.opcode: self._authenticate,
             requests.SaslRequest.opcode: self._refuse_sasl,
             multi.MultiRequest.opcode: self._multi,
@@ -54,14 +58,14 @@ class Machine(State):
 
     # -- connections --------------------------------------------------------------------------------------
 
-    def open(self, peer: str, port: int, now: float) -> Connection:
+    def open(self, peer: str, port: int, now: float) -> ServerConnection:
         """Accept a connection from the address `peer`."""
         self.now = now
-        connection = Connection(peer, port, now)
+        connection = ServerConnection(peer, port, now)
         self.connections[connection] = None
         return connection
 
-    def receive(self, connection: Connection, payload: bytes, now: float) -> None:
+    def receive(self, connection: ServerConnection, payload: bytes, now: float) -> None:
         """Carry out the request in one frame, given without its length; raises nothing, whatever the frame holds."""
         if connection.closing:
             return  # frames after the request that ended the connection are dropped
@@ -70,7 +74,7 @@ class Machine(State):
         connection.received += 1
         session = connection.session
         if session is None:
-            handshake.connect(self, connection, payload)
+            self._connect(connection, payload)
             return
         if len(payload) < _HEADER.size:
             self.close(connection)
@@ -87,16 +91,55 @@ class Machine(State):
             self.reply(connection, xid, NO_ZXID, UnimplementedError.code)
             self.close(connection)
 
-    def lost(self, connection: Connection, now: float) -> None:
+    def lost(self, connection: ServerConnection, now: float) -> None:
         """Forget a connection that is gone; its session lives until its timeout."""
         self.now = now
         connection.closing = True
         connection.outgoing.clear()
         self.forget(connection)
 
-    def refuse(self, connection: Connection, xid: int, err: int) -> None:
+    def refuse(self, connection: ServerConnection, xid: int, err: int) -> None:
         """Answer a request with the error `err` without carrying it out."""
         self.reply(connection, xid, self.last_zxid, err)
+
+    def _connect(self, connection: ServerConnection, payload: bytes) -> None:
+        """Answer a ConnectRequest; the decisions come in the order in which the real server makes them."""
+        try:
+            # Clients before 3.4 leave out the last byte, the flag read_only, and get a reply without it.
+            request, end = ConnectRequest.decode(payload + b"\0", 0)
+        except DecodeError:
+            self.close(connection)
+            return
+        flag = b"\0" if end <= len(payload) else b""
+        if request.last_zxid_seen > self.last_zxid:
+            self.close(connection)
+            return
+        shortest, longest = self.settings.timeout_range_ms()
+        timeout = min(max(request.timeout, shortest), longest)
+        if request.session_id == 0:
+            session = self.sessions.create(timeout, self.now)
+            self.next_zxid()
+        else:
+            known = self.sessions.by_id.get(request.session_id)
+            if known is not None and known.connection is not None:
+                # Before the password is checked: as on the real server, a wrong one drops the owner's connection, too.
+                self.close(known.connection)
+            if known is None or request.password != known.password:
+                self._answer_connect(connection, ConnectResponse(0, 0, 0, _NO_PASSWORD), flag)
+                self.close(connection)
+                return
+            session = known
+            self.sessions.renew(session, timeout, self.now)
+        connection.session = session
+        session.connection = connection
+        connection.last_operation = "SESS"
+        connection.last_zxid = self.last_zxid
+        connection.last_response = self.now
+        self._answer_connect(connection, ConnectResponse(0, timeout, session.id, session.password), flag)
+
+    def _answer_connect(self, connection: ServerConnection, response: ConnectResponse, flag: bytes) -> None:
+        body = response.encode() + flag
+        self.send(connection, LENGTH.pack(len(body)) + body)
 
     # -- time ---------------------------------------------------------------------------------------------
 
@@ -104,10 +147,11 @@ class Machine(State):
         """Do what is due at `now`: expire sessions, clean up containers and TTL nodes."""
         self.now = now
         for session in self.sessions.due(now):
-            self._expire(session.id)
+            self.expire(session.id, now)
         if now >= self._cleanup_at:
             for path in self.tree.expired(self.wall_ms()):
-                writes.remove(self, path, self.next_zxid())
+                self.next_zxid()
+                writes.remove(self, path)
             interval = self.settings.container_interval
             self._cleanup_at += interval * ((now - self._cleanup_at) // interval + 1)
 
@@ -117,9 +161,16 @@ class Machine(State):
         return self._cleanup_at if ends is None else min(ends, self._cleanup_at)
 
     def expire(self, session_id: int, now: float) -> None:
-        """Expire a session at once.  Raises: KeyError when there is no session of that id."""
+        """Expire a session at once.
+
+        Raises:
+            KeyError: if there is no session of that id.
+        """
         self.now = now
-        self._expire(session_id)
+        session = self.sessions.by_id[session_id]
+        if session.connection is not None:
+            self.close(session.connection)  # first, so that no event is sent to a closed connection
+        writes.end_session(self, session)
 
     def restart(self, now: float, *, lose_data: bool = False) -> None:
         """Restart the server: connections and watches are gone, sessions get their full timeout again.
@@ -136,15 +187,9 @@ class Machine(State):
         self.sessions.restart(now, lose_data=lose_data)
         self._cleanup_at = now + self.settings.container_interval
 
-    def _expire(self, session_id: int) -> None:
-        session = self.sessions.by_id[session_id]
-        if session.connection is not None:
-            self.close(session.connection)  # first, so that no event is sent to a closed connection
-        writes.end_session(self, session)
-
     # -- requests -----------------------------------------------------------------------------------------
 
-    def _carry_out(self, connection: Connection, operation: Operation, xid: int, payload: bytes) -> None:
+    def _carry_out(self, connection: ServerConnection, operation: Operation, xid: int, payload: bytes) -> None:
         connection.last_operation = operation.name
         try:
             request, _ = operation.request.decode(payload, _HEADER.size)
@@ -156,34 +201,34 @@ class Machine(State):
                 body = operation.read(self, connection, request)
             else:
                 assert operation.write is not None
-                zxid = self.next_zxid()
-                change = operation.write(self, connection, request, zxid, self.wall_ms())
-                change.send_events(self, zxid)
-                body = operation.body(change)
+                self.next_zxid()
+                change = operation.write(self, connection, request)
+                change.send_events(self)
+                body = writes.body(operation.request, change)
         except Refused as refused:
             self.reply(connection, xid, self.last_zxid, refused.code, refused.body)
         else:
             self.reply(connection, xid, self.last_zxid, 0, body)
 
-    def _multi(self, connection: Connection, xid: int, payload: bytes) -> None:
+    def _multi(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
         connection.last_operation = "MULT"
         zxid = self.next_zxid()  # a request that cannot be decoded takes a zxid, too
         try:
             request, _ = multi.MultiRequest.decode(payload, _HEADER.size)
-            body = writes.multi(self, connection, request, zxid, self.wall_ms()).encode()
+            body = writes.multi(self, connection, request).encode()
         except (DecodeError, Refused):
             self.reply(connection, xid, zxid, MarshallingError.code)
         else:
             self.reply(connection, xid, zxid, 0, body)
 
-    def _close_session(self, connection: Connection, xid: int, payload: bytes) -> None:
+    def _close_session(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
         connection.last_operation = "CLOS"
         assert connection.session is not None
         zxid = writes.end_session(self, connection.session)  # the events of its own nodes come before the reply
         self.reply(connection, xid, zxid, 0)
         self.close(connection)
 
-    def _authenticate(self, connection: Connection, xid: int, payload: bytes) -> None:
+    def _authenticate(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
         try:
             request, _ = requests.AuthRequest.decode(payload, _HEADER.size)
         except DecodeError:
@@ -197,7 +242,7 @@ class Machine(State):
         connection.identities = access.in_java_order(dict.fromkeys([*connection.identities, *gained]))
         self.reply(connection, xid, 0, 0)
 
-    def _refuse_sasl(self, connection: Connection, xid: int, payload: bytes) -> None:
+    def _refuse_sasl(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
         """Answer a step of SASL as a server without SASL does: with a null token, which authenticates nothing."""
         try:
             requests.SaslRequest.decode(payload, _HEADER.size)

@@ -10,53 +10,50 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from zkwire.testing.memory import reads, writes
-from zkwire.testing.memory.state import Connection, State
-from zkwire.wire import multi, requests
+from zkwire.testing.memory.state import ServerConnection, State
+from zkwire.wire import requests
+from zkwire.wire.multi import MultiReadRequest
 from zkwire.wire.requests import Request
 
-_Read: TypeAlias = Callable[[State, Connection, Any], bytes]
-_Write: TypeAlias = Callable[[State, Connection, Any, int, int], writes.Change]
+_Read: TypeAlias = Callable[[State, ServerConnection, Any], bytes]
+_Write: TypeAlias = Callable[[State, ServerConnection, Any], writes.Change]
 
 
 class Operation(NamedTuple):
-    """How an opcode is carried out; for a write also how the body of the reply is made from the change."""
+    """How an opcode is carried out: by a read or by a write; `name` is shown by four-letter words."""
 
     name: str
     request: type[Request[Any]]
     read: _Read | None = None
     write: _Write | None = None
-    body: Callable[[writes.Change], bytes] = writes.nothing_of
 
 
-_WRITES: Final[dict[type[Request[Any]], tuple[str, _Write, Callable[[writes.Change], bytes]]]] = {
-    requests.CreateRequest: ("CREA", writes.create, writes.path_of),
-    requests.Create2Request: ("CREA", writes.create, writes.path_and_stat_of),
-    requests.CreateContainerRequest: ("CREA", writes.create, writes.path_and_stat_of),
-    requests.CreateTTLRequest: ("CREA", writes.create, writes.path_and_stat_of),
-    requests.DeleteRequest: ("DELE", writes.delete, writes.nothing_of),
-    requests.SetDataRequest: ("SETD", writes.set_data, writes.stat_of),
-    requests.SetACLRequest: ("SETA", writes.set_acl, writes.stat_of),
-    requests.ReconfigRequest: ("RECO", writes.reconfig, writes.nothing_of),
-}
-_READS: Final[dict[type[Request[Any]], tuple[str, _Read]]] = {
-    requests.ExistsRequest: ("EXIS", reads.exists),
-    requests.GetDataRequest: ("GETD", reads.get_data),
-    requests.GetACLRequest: ("GETA", reads.get_acl),
-    requests.GetChildrenRequest: ("GETC", reads.get_children),
-    requests.GetChildren2Request: ("GETC", reads.get_children2),
-    requests.GetAllChildrenNumberRequest: ("GETACN", reads.get_all_children_number),
-    requests.GetEphemeralsRequest: ("GETE", reads.get_ephemerals),
-    requests.SyncRequest: ("SYNC", reads.sync),
-    requests.WhoAmIRequest: ("HOMI", reads.who_am_i),
-    requests.PingRequest: ("PING", reads.nothing),
-    requests.AddWatchRequest: ("ADDW", reads.add_watch),
-    requests.CheckWatchesRequest: ("CHKW", reads.check_watches),
-    requests.RemoveWatchesRequest: ("REMW", reads.remove_watches),
-    requests.SetWatchesRequest: ("SETW", reads.set_watches),
-    requests.SetWatches2Request: ("STW2", reads.set_watches),
-    multi.MultiReadRequest: ("MLTR", reads.multi_read),
-}
 OPERATIONS: Final[dict[int, Operation]] = {
-    **{cls.opcode: Operation(name, cls, read) for cls, (name, read) in _READS.items()},
-    **{cls.opcode: Operation(name, cls, None, write, body) for cls, (name, write, body) in _WRITES.items()},
+    operation.request.opcode: operation
+    for operation in (
+        Operation("CREA", requests.CreateRequest, write=writes.create),
+        Operation("CREA", requests.Create2Request, write=writes.create),
+        Operation("CREA", requests.CreateContainerRequest, write=writes.create),
+        Operation("CREA", requests.CreateTTLRequest, write=writes.create),
+        Operation("DELE", requests.DeleteRequest, write=writes.delete),
+        Operation("SETD", requests.SetDataRequest, write=writes.set_data),
+        Operation("SETA", requests.SetACLRequest, write=writes.set_acl),
+        Operation("RECO", requests.ReconfigRequest, write=writes.reconfig),
+        Operation("EXIS", requests.ExistsRequest, reads.exists),
+        Operation("GETD", requests.GetDataRequest, reads.get_data),
+        Operation("GETA", requests.GetACLRequest, reads.get_acl),
+        Operation("GETC", requests.GetChildrenRequest, reads.get_children),
+        Operation("GETC", requests.GetChildren2Request, reads.get_children),
+        Operation("GETACN", requests.GetAllChildrenNumberRequest, reads.get_all_children_number),
+        Operation("GETE", requests.GetEphemeralsRequest, reads.get_ephemerals),
+        Operation("SYNC", requests.SyncRequest, reads.sync),
+        Operation("HOMI", requests.WhoAmIRequest, reads.who_am_i),
+        Operation("PING", requests.PingRequest, reads.ping),
+        Operation("ADDW", requests.AddWatchRequest, reads.add_watch),
+        Operation("CHKW", requests.CheckWatchesRequest, reads.check_watches),
+        Operation("REMW", requests.RemoveWatchesRequest, reads.remove_watches),
+        Operation("SETW", requests.SetWatchesRequest, reads.set_watches),
+        Operation("STW2", requests.SetWatches2Request, reads.set_watches),
+        Operation("MLTR", MultiReadRequest, reads.multi_read),
+    )
 }

@@ -8,6 +8,7 @@ not nodes.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Final
 
 QUOTA_NODE: Final = "/zookeeper/quota"
@@ -16,30 +17,11 @@ _STATISTICS: Final = "/zookeeper_stats"
 _PAIR: Final = re.compile(rb"(count|bytes)=(-?\d+)")
 
 
-class Quotas:
-    """The subtrees that have a quota."""
-
-    def __init__(self) -> None:
-        self._subtrees: set[str] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._subtrees)
-
-    def add(self, subtree: str) -> None:
-        """Begin to count the nodes and bytes in `subtree`."""
-        self._subtrees.add(subtree)
-
-    def discard(self, subtree: str) -> None:
-        """Stop counting in `subtree`."""
-        self._subtrees.discard(subtree)
-
-    def statistics_for(self, path: str) -> str | None:
-        """Return the node in which a change of `path` is counted: that of the innermost subtree with a quota."""
-        while path:
-            if path in self._subtrees:
-                return QUOTA_NODE + path + _STATISTICS
-            path = path.rpartition("/")[0]
-        return None
+def statistics_node(path: str, subtrees: Collection[str]) -> str | None:
+    """Return the node in which a change of `path` is counted: that of the innermost of the `subtrees` with a quota."""
+    while path and path not in subtrees:
+        path = path.rpartition("/")[0]
+    return QUOTA_NODE + path + _STATISTICS if path else None
 
 
 def limited_by(path: str) -> str | None:

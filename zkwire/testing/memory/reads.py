@@ -1,15 +1,14 @@
 """What each request that changes no node does and answers.
 
-Every function takes the state, the connection and the decoded request, and returns the body of the reply.
-Raises: Refused.
+Every function takes the state, the connection and the decoded request, and returns the body of the reply.  It raises
+Refused if the request is answered with an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from zkwire.errors import BadArgumentsError, MarshallingError, NoAuthError, NoNodeError, NoWatcherError
+from zkwire.errors import BadArgumentsError, MarshallingError, NoWatcherError
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.state import (
@@ -18,92 +17,64 @@ from zkwire.testing.memory.state import (
     NODE_CREATED,
     NODE_DATA_CHANGED,
     NODE_DELETED,
-    Connection,
+    ServerConnection,
     State,
     encode_text,
 )
 from zkwire.testing.memory.tree import Node
-from zkwire.testing.memory.watch_manager import ONE_SHOT
+from zkwire.testing.memory.watch_manager import CHILD, DATA, KINDS, PERSISTENT, RECURSIVE
+from zkwire.wire import requests
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply
 from zkwire.wire.primitives import INT, encode_buffer
 from zkwire.wire.records import Perms
-from zkwire.wire.requests import (
-    AddWatchMode,
-    AddWatchReply,
-    AddWatchRequest,
-    CheckWatchesRequest,
-    ExistsRequest,
-    GetACLRequest,
-    GetAllChildrenNumberRequest,
-    GetChildren2Request,
-    GetChildrenReply,
-    GetChildrenRequest,
-    GetDataReply,
-    GetDataRequest,
-    GetEphemeralsReply,
-    GetEphemeralsRequest,
-    RemoveWatchesRequest,
-    SetWatches2Request,
-    SetWatchesRequest,
-    SyncRequest,
-    WatcherType,
-    WhoAmIRequest,
-)
 
 _ERROR_TYPE: Final = -1
 _BLANK: Final = "".join(map(chr, range(0x21)))  # the characters that String.trim of Java removes
+_ADDED: Final[dict[int, int]] = {
+    requests.AddWatchMode.PERSISTENT: PERSISTENT,
+    requests.AddWatchMode.PERSISTENT_RECURSIVE: RECURSIVE,
+}
 
 
-def _readable(state: State, connection: Connection, path: str, perms: int = Perms.READ) -> Node:
-    node = state.tree.nodes.get(path)
-    if node is None:
-        raise Refused(MarshallingError if path is None else NoNodeError)
-    if not access.is_allowed(node.acl, perms, connection.identities):
-        raise Refused(NoAuthError)
-    return node
-
-
-def exists(state: State, connection: Connection, request: ExistsRequest) -> bytes:
-    """Return the Stat; a watch is also set when the node is missing."""
-    path = request.path
+def _readable(state: State, connection: ServerConnection, path: str, perms: int = Perms.READ) -> Node:
     if path is None:
         raise Refused(MarshallingError)
-    if "\0" in path:
+    return state.allowed(connection, path, perms)
+
+
+def exists(state: State, connection: ServerConnection, request: requests.ExistsRequest) -> bytes:
+    """Return the Stat; a watch is also set when the node is missing."""
+    path = request.path
+    if path is not None and "\0" in path:
         raise Refused(BadArgumentsError)
-    node = state.tree.nodes.get(path)
-    if node is not None and not access.is_allowed(node.acl, Perms.READ, connection.identities):
-        raise Refused(NoAuthError)
+    if path is None or path in state.tree.nodes:
+        _readable(state, connection, path)  # a refused request sets no watch
     if request.watch:
-        state.watches.data.add(path, connection, ONE_SHOT)
-    if node is None:
-        raise Refused(NoNodeError)
-    return node.stat()
+        state.watches.add(path, connection, DATA)
+    return _readable(state, connection, path).stat()
 
 
-def get_data(state: State, connection: Connection, request: GetDataRequest) -> bytes:
+def get_data(state: State, connection: ServerConnection, request: requests.GetDataRequest) -> bytes:
     """Return the data and the Stat of a node."""
     node = _readable(state, connection, request.path)
     if request.watch:
-        state.watches.data.add(request.path, connection, ONE_SHOT)
+        state.watches.add(request.path, connection, DATA)
     return encode_buffer(node.data) + node.stat()
 
 
-def get_children(state: State, connection: Connection, request: GetChildrenRequest | GetChildren2Request) -> bytes:
-    """Return the names of the children."""
+def get_children(
+    state: State, connection: ServerConnection, request: requests.GetChildrenRequest | requests.GetChildren2Request
+) -> bytes:
+    """Return the names of the children, and for getChildren2 the Stat of the node."""
     node = _readable(state, connection, request.path)
     if request.watch:
-        state.watches.child.add(request.path, connection, ONE_SHOT)
-    return GetChildrenReply(node.names()).encode()
+        state.watches.add(request.path, connection, CHILD)
+    names = requests.GetChildrenReply(node.names()).encode()
+    return names + node.stat() if isinstance(request, requests.GetChildren2Request) else names
 
 
-def get_children2(state: State, connection: Connection, request: GetChildren2Request) -> bytes:
-    """Return the names of the children, and the Stat of the node."""
-    names = get_children(state, connection, request)
-    return names + state.tree.nodes[request.path].stat()
-
-
-def get_acl(state: State, connection: Connection, request: GetACLRequest) -> bytes:
+def get_acl(state: State, connection: ServerConnection, request: requests.GetACLRequest) -> bytes:
     """Return the ACL and the Stat; only a client that may administer the node sees the hashes of passwords."""
     node = _readable(state, connection, request.path, Perms.READ | Perms.ADMIN)
     is_admin = access.is_allowed(node.acl, Perms.ADMIN, connection.identities)
@@ -112,122 +83,117 @@ def get_acl(state: State, connection: Connection, request: GetACLRequest) -> byt
     return INT.pack(len(entries)) + b"".join(entries) + node.stat()
 
 
-def get_all_children_number(state: State, connection: Connection, request: GetAllChildrenNumberRequest) -> bytes:
+def get_all_children_number(
+    state: State, connection: ServerConnection, request: requests.GetAllChildrenNumberRequest
+) -> bytes:
     """Return how many nodes are below a node."""
     _readable(state, connection, request.path)
     return INT.pack(state.tree.descendants(request.path))
 
 
-def get_ephemerals(state: State, connection: Connection, request: GetEphemeralsRequest) -> bytes:
+def get_ephemerals(state: State, connection: ServerConnection, request: requests.GetEphemeralsRequest) -> bytes:
     """Return the paths of the session's own ephemeral nodes that begin with the prefix."""
     assert connection.session is not None
     owned = list(state.tree.ephemerals.get(connection.session.id, ()))
     prefix = request.prefix
     if prefix is not None and prefix.strip(_BLANK) not in ("", "/"):
         owned = [path for path in owned if path.startswith(prefix)]
-    return GetEphemeralsReply(owned).encode()
+    return requests.GetEphemeralsReply(owned).encode()
 
 
-def sync(state: State, connection: Connection, request: SyncRequest) -> bytes:
+def sync(state: State, connection: ServerConnection, request: requests.SyncRequest) -> bytes:
     """Return the path of the request: a server without followers has nothing to wait for."""
     return encode_text(request.path)
 
 
-def who_am_i(state: State, connection: Connection, request: WhoAmIRequest) -> bytes:
+def who_am_i(state: State, connection: ServerConnection, request: requests.WhoAmIRequest) -> bytes:
     """Return the identities of the connection."""
-    who = [encode_text(identity.scheme) + encode_text(identity.user) for identity in connection.identities]
-    return INT.pack(len(who)) + b"".join(who)
+    known = [encode_text(identity.scheme) + encode_text(identity.user) for identity in connection.identities]
+    return INT.pack(len(known)) + b"".join(known)
 
 
-def nothing(state: State, connection: Connection, request: Record) -> bytes:
-    """Return an empty body, for a ping."""
+def ping(state: State, connection: ServerConnection, request: requests.PingRequest) -> bytes:
+    """Return an empty body."""
     return b""
 
 
 # -- watches ------------------------------------------------------------------------------------------
 
 
-def add_watch(state: State, connection: Connection, request: AddWatchRequest) -> bytes:
+def add_watch(state: State, connection: ServerConnection, request: requests.AddWatchRequest) -> bytes:
     """Set a persistent watch; the node need not exist."""
-    if request.mode == AddWatchMode.PERSISTENT:
-        state.watches.add_persistent(request.path, connection)
-    elif request.mode == AddWatchMode.PERSISTENT_RECURSIVE:
-        state.watches.add_recursive(request.path, connection)
-    else:
-        raise Refused(MarshallingError)
-    return AddWatchReply(0).encode()
+    state.watches.add(request.path, connection, _kinds(_ADDED, request.mode))
+    return requests.AddWatchReply(0).encode()
 
 
-def _watcher_type(number: int) -> WatcherType:
-    try:
-        return WatcherType(number)
-    except ValueError:
-        raise Refused(MarshallingError) from None
-
-
-def check_watches(state: State, connection: Connection, request: CheckWatchesRequest) -> bytes:
+def check_watches(state: State, connection: ServerConnection, request: requests.CheckWatchesRequest) -> bytes:
     """Refuse unless the connection has such a watch."""
-    if not state.watches.has(request.path, connection, _watcher_type(request.type)):
+    if not state.watches.has(request.path, connection, _kinds(KINDS, request.type)):
         raise Refused(NoWatcherError)
     return b""
 
 
-def remove_watches(state: State, connection: Connection, request: RemoveWatchesRequest) -> bytes:
+def remove_watches(state: State, connection: ServerConnection, request: requests.RemoveWatchesRequest) -> bytes:
     """Remove the watches of that kind that the connection has."""
-    if not state.watches.remove(request.path, connection, _watcher_type(request.type)):
+    if not state.watches.remove(request.path, connection, _kinds(KINDS, request.type)):
         raise Refused(NoWatcherError)
     return b""
 
 
-def set_watches(state: State, connection: Connection, request: SetWatchesRequest | SetWatches2Request) -> bytes:
+def _kinds(known: dict[int, int], number: int) -> int:
+    if number not in known:
+        raise Refused(MarshallingError)
+    return known[number]
+
+
+def set_watches(
+    state: State, connection: ServerConnection, request: requests.SetWatchesRequest | requests.SetWatches2Request
+) -> bytes:
     """Set each watch again, or send the event that it has missed; the real server checks no ACLs here."""
-    nodes, watches, since = state.tree.nodes, state.watches, request.relative_zxid
-    for path in request.data:
-        node = nodes.get(path)
-        if node is None:
-            state.notify(connection, NODE_DELETED, path, NO_ZXID)
-        elif node.mzxid > since:
-            state.notify(connection, NODE_DATA_CHANGED, path, NO_ZXID)
-        else:
-            watches.data.add(path, connection, ONE_SHOT)
-    for path in request.exist:
-        if path in nodes:
-            state.notify(connection, NODE_CREATED, path, NO_ZXID)
-        else:
-            watches.data.add(path, connection, ONE_SHOT)
-    for path in request.child:
-        node = nodes.get(path)
-        if node is None:
-            state.notify(connection, NODE_DELETED, path, NO_ZXID)
-        elif node.pzxid > since:
-            state.notify(connection, NODE_CHILDREN_CHANGED, path, NO_ZXID)
-        else:
-            watches.child.add(path, connection, ONE_SHOT)
-    if isinstance(request, SetWatches2Request):
-        for path in request.persistent:
-            watches.add_persistent(path, connection)
-        for path in request.persistent_recursive:
-            watches.add_recursive(path, connection)
+    since = request.relative_zxid
+    for paths, event, kind in (
+        (request.data, NODE_DATA_CHANGED, DATA),
+        (request.exist, NODE_CREATED, DATA),
+        (request.child, NODE_CHILDREN_CHANGED, CHILD),
+    ):
+        for path in paths:
+            missed = _missed(state.tree.nodes.get(path), event, since)
+            if missed:
+                state.notify(connection, missed, path, NO_ZXID)
+            else:
+                state.watches.add(path, connection, kind)
+    if isinstance(request, requests.SetWatches2Request):
+        for paths, kind in ((request.persistent, PERSISTENT), (request.persistent_recursive, RECURSIVE)):
+            for path in paths:
+                state.watches.add(path, connection, kind)
     return b""
+
+
+def _missed(node: Node | None, event: int, since: int) -> int:
+    """Return the event that a watch waiting for `event` has missed since the zxid `since`, 0 if none."""
+    if event == NODE_CREATED:
+        return 0 if node is None else NODE_CREATED
+    if node is None:
+        return NODE_DELETED
+    return event if (node.mzxid if event == NODE_DATA_CHANGED else node.pzxid) > since else 0
 
 
 # -- several reads in one -----------------------------------------------------------------------------
 
 
-def multi_read(state: State, connection: Connection, request: MultiReadRequest) -> bytes:
+def multi_read(state: State, connection: ServerConnection, request: MultiReadRequest) -> bytes:
     """Return the result or the error of each read, in the order of the reads; watch flags are ignored."""
     results: list[Record] = []
     types: list[int] = []
     for read in request.operations:
-        if not isinstance(read, GetDataRequest | GetChildrenRequest):
+        if not isinstance(read, requests.GetDataRequest | requests.GetChildrenRequest):
             raise Refused(MarshallingError, MultiReply([]).encode())
-        answer: Callable[[State, Connection, Any], bytes] = get_data
-        kind: type[Record] = GetDataReply
-        if isinstance(read, GetChildrenRequest):
-            answer, kind = get_children, GetChildrenReply
         read.watch = False
         try:
-            body = answer(state, connection, read)
+            if isinstance(read, requests.GetDataRequest):
+                body = get_data(state, connection, read)
+            else:
+                body = get_children(state, connection, read)
         except Refused as refused:
             if refused.code == MarshallingError.code:
                 # A path is null: the real server stops here, and sends the results so far.
@@ -235,6 +201,6 @@ def multi_read(state: State, connection: Connection, request: MultiReadRequest) 
             results.append(ErrorResult(refused.code))
             types.append(_ERROR_TYPE)
             continue
-        results.append(kind.decode(body, 0)[0])
+        results.append(read.reply.decode(body, 0)[0])
         types.append(read.opcode)
     return MultiReply(results, types).encode()

@@ -12,15 +12,15 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from typing import Final, Self
 
 from zkwire.testing.memory import four_letter_words
 from zkwire.testing.memory.clock import Clock, LoopClock, Timer
-from zkwire.testing.memory.faults import Answering, Delay, DropAfter, DropBefore, Fault, Faults, Hold, signed
-from zkwire.testing.memory.link import Link
-from zkwire.testing.memory.machine import Connection, Machine, Settings
-from zkwire.testing.settings import check_number, check_range, check_seconds, check_text
+from zkwire.testing.memory.faults import CONNECTION, HEADER_BYTES, OUTPUT, REQUEST, Fault, Faults, RequestBytes, signed
+from zkwire.testing.memory.link import ServerLink
+from zkwire.testing.memory.machine import Machine, ServerConnection, Settings
+from zkwire.testing.settings import check_number, check_text
 
 _BACKLOG: Final = 1024
 GARBAGE: Final = b"\xde\xad\xbe\xef" * 16  # as the length of a frame, a negative one
@@ -32,15 +32,24 @@ class Server(Faults):
         async with Server() as server:
             async with zkwire.connect(server.hosts) as zk: ...
 
-    Arguments, times in seconds: `tick_time`; `min_session_timeout` and `max_session_timeout`, 2 and 20 ticks when None;
-    `max_buffer`, the largest frame accepted from a client, in bytes; `ttl_nodes`, whether nodes can have a time to
-    live; `super_digest`, "super:<hash>" of the user who is not subject to ACLs; `container_interval`, how often empty
-    containers and TTL nodes are cleaned up; `clock`, a VirtualClock, or None for the event loop's time; `host`, the
-    address to listen on; `port`, 0 for a free one.
-    Raises: ValueError and TypeError for settings that no server can have.
-
     The server runs in the event loop in which it was started, without a thread or a task. Any ZooKeeper client may
     connect.
+
+    Args:
+        tick_time: The length of a tick in seconds; sessions end only at ticks.
+        min_session_timeout: The shortest session timeout that is granted, in seconds; 2 ticks when None.
+        max_session_timeout: The longest one; 20 ticks when None.
+        max_buffer: The largest frame that is accepted from a client, in bytes.
+        ttl_nodes: Whether nodes can have a time to live.
+        super_digest: "super:<hash>" of the user that is not subject to ACLs.
+        container_interval: How often empty containers and TTL nodes are cleaned up, in seconds.
+        clock: A VirtualClock, or None for the event loop's time.
+        host: The address to listen on.
+        port: The port, 0 for a free one.
+
+    Raises:
+        ValueError: if no server can have these settings.
+        TypeError: if one of them has the wrong type.
     """
 
     def __init__(
@@ -58,26 +67,14 @@ class Server(Faults):
         port: int = 0,
     ) -> None:
         super().__init__()
-        check_seconds("tick_time", tick_time)
-        check_seconds("container_interval", container_interval)
-        shortest, longest = min_session_timeout, max_session_timeout
-        for name, value in (("min_session_timeout", shortest), ("max_session_timeout", longest)):
-            if value is not None:
-                check_seconds(name, value)
-        if shortest is not None and longest is not None:
-            check_range("min_session_timeout", shortest, "max_session_timeout", longest)
-        check_number("max_buffer", max_buffer, 1, 2**31 - 1)
-        check_number("port", port, 0, 65535)
-        check_text("host", host)
-        if super_digest is not None:
-            check_text("super_digest", super_digest)
-            if ":" not in super_digest:
-                raise ValueError("super_digest must be 'super:<hash>'")
-        self.is_paused = False
-        self.clock: Clock
         self._settings = Settings(
             tick_time, min_session_timeout, max_session_timeout, max_buffer, ttl_nodes, super_digest, container_interval
         )
+        self._settings.check()
+        check_number("port", port, 0, 65535)
+        check_text("host", host)
+        self.is_paused = False
+        self.clock: Clock
         self._given_clock = clock
         self._host = host
         self._wanted_port = port
@@ -85,8 +82,8 @@ class Server(Faults):
         self._socket: socket.socket | None = None  # keeps the port bound while the server is down
         self._listener: asyncio.Server | None = None
         self._is_up = False
-        self._links: set[Link] = set()
-        self._by_connection: dict[Connection, Link] = {}
+        self._links: set[ServerLink] = set()
+        self._by_connection: dict[ServerConnection, ServerLink] = {}
         self._timer: Timer | None = None
         self._timer_at = 0.0
 
@@ -101,7 +98,11 @@ class Server(Faults):
 
     @property
     def port(self) -> int:
-        """The port, the same after `restart`. Raises: RuntimeError before `start` and after `close`."""
+        """The port, the same after `restart`.
+
+        Raises:
+            RuntimeError: before `start` and after `close`.
+        """
         if self._socket is None:
             raise RuntimeError("the server has no port before it is started")
         port: int = self._socket.getsockname()[1]
@@ -109,7 +110,11 @@ class Server(Faults):
 
     @property
     def hosts(self) -> str:
-        """The connect string, such as "127.0.0.1:20181". Raises: RuntimeError before `start` and after `close`."""
+        """The connect string, such as "127.0.0.1:20181".
+
+        Raises:
+            RuntimeError: before `start` and after `close`.
+        """
         return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
     @property
@@ -125,7 +130,9 @@ class Server(Faults):
     async def start(self) -> None:
         """Start to listen; a stopped server gets its port and data back, and each session its full timeout.
 
-        Raises: OSError when the port is taken; RuntimeError when it is running already.
+        Raises:
+            OSError: if the port is taken.
+            RuntimeError: if the server is running already.
         """
         await self._start(lose_data=False)
 
@@ -214,8 +221,8 @@ class Server(Faults):
         # A port that is bound but not listened on refuses connections, and the system gives it to no other process.
         self._socket = _bind(self._host, port) if keep_port else None
 
-    def _make_link(self) -> Link:
-        link = Link(self, self._settings.max_buffer)
+    def _make_link(self) -> ServerLink:
+        link = ServerLink(self, self._settings.max_buffer)
         self._links.add(link)
         link.closed.add_done_callback(lambda _: self._links.discard(link))
         return link
@@ -255,7 +262,8 @@ class Server(Faults):
     def expire(self, session_id: int) -> None:
         """Expire a session now, as if its timeout had passed.
 
-        Raises: LookupError when there is no such session.
+        Raises:
+            LookupError: if there is no such session.
         """
         machine, session_id = self._running(), signed(session_id)
         if session_id not in machine.sessions.by_id:
@@ -273,13 +281,14 @@ class Server(Faults):
     def send_garbage(self, session_id: int, data: bytes = GARBAGE) -> None:
         """Send bytes that make no valid frame to the client of a session.
 
-        Raises: LookupError when the session has no connection.
+        Raises:
+            LookupError: if the session has no connection.
         """
         links = self._links_of(session_id)
         if not links:
             raise LookupError(f"session {session_id % 2**64:#x} has no connection; there are {self._named_sessions()}")
         for link in links:
-            link.send([data], self._keeping_back(signed(session_id)), closing=False)
+            link.send([data], self._striking(OUTPUT, signed(session_id)), closing=False)
 
     def _fault_ended(self, fault: Fault) -> None:
         super()._fault_ended(fault)
@@ -288,48 +297,52 @@ class Server(Faults):
 
     # -- for the links ------------------------------------------------------------------------------------
 
-    def link_opened(self, link: Link, peer: str, port: int) -> None:
+    def link_opened(self, link: ServerLink, peer: str, port: int) -> None:
         """Accept a new connection, or close it."""
-        if not self._is_up or self._refuses():
+        if not self._is_up or self._striking(CONNECTION):
             link.drop()
             return
         link.connection = self._running().open(peer, port, self.clock.time())
         self._by_connection[link.connection] = link
 
-    def link_received(self, link: Link, payload: bytes) -> None:
+    def link_received(self, link: ServerLink, payload: bytes) -> None:
         """Carry out the request in a frame, with the faults that it meets."""
         connection = link.connection
         assert connection is not None
         machine = self._running()
-        if not self._faults or connection.session is None:
-            machine.receive(connection, payload, self.clock.time())
-            return
-        session_id = connection.session.id
-        xid, hit = self._hit_by(payload, session_id)
-        if not hit:
-            machine.receive(connection, payload, self.clock.time())
+        now = self.clock.time()
+        # Faults strike after the handshake only, and a frame without a header is no request.
+        is_request = connection.session is not None and len(payload) >= HEADER_BYTES
+        request = RequestBytes(payload) if self._faults and is_request else None
+        hit = (
+            []
+            if request is None or connection.session is None
+            else self._striking(REQUEST, connection.session.id, request)
+        )
+        if request is None or not hit:
+            machine.receive(connection, payload, now)
             return
         self.flush()  # the replies to earlier requests are sent first: the faults do not concern them
-        if any(isinstance(fault, DropBefore) for fault in hit):
+        names = [fault.name for fault in hit]
+        if "drop_before" in names:
             link.drop()
             return
-        answer = next((fault for fault in hit if isinstance(fault, Answering)), None)
-        if answer is None:
-            machine.receive(connection, payload, self.clock.time())
+        if "answering" in names:
+            machine.reply(connection, request.xid, machine.last_zxid, hit[names.index("answering")].code)
         else:
-            machine.refuse(connection, xid, answer.code)
-        if any(isinstance(fault, DropAfter) for fault in hit):
+            machine.receive(connection, payload, now)
+        if "drop_after" in names:
             link.drop()
-        elif keeping := [fault for fault in hit if isinstance(fault, Hold | Delay)]:
-            self._send(link, connection, keeping)
+        else:
+            self._send(link, [fault for fault in hit if fault.name != "answering"])
         self.flush()
 
-    def link_lost(self, link: Link) -> None:
+    def link_lost(self, link: ServerLink) -> None:
         """Forget a connection that is gone."""
         if link.connection is not None and self._by_connection.pop(link.connection, None) is not None:
             self._running().lost(link.connection, self.clock.time())
 
-    def link_began(self, link: Link, word: bytes) -> bytes | None:
+    def link_began(self, link: ServerLink, word: bytes) -> bytes | None:
         """Return the answer to a four-letter word, the first bytes of a connection; None when they are no such word."""
         assert link.connection is not None
         now, wall = self.clock.time(), self.clock.wall()
@@ -343,7 +356,7 @@ class Server(Faults):
         for connection in machine.take_dirty():
             link = self._by_connection.get(connection)
             if link is not None:
-                self._send(link, connection, ())
+                self._send(link, [])
         deadline = machine.next_deadline()
         if deadline is not None and (self._timer is None or deadline < self._timer_at):
             if self._timer is not None:
@@ -351,11 +364,12 @@ class Server(Faults):
             self._timer_at = deadline
             self._timer = self.clock.call_at(deadline, self._on_timer)
 
-    def _send(self, link: Link, connection: Connection, faults: Sequence[Fault]) -> None:
-        if not connection.outgoing and not connection.closing:
+    def _send(self, link: ServerLink, faults: list[Fault]) -> None:
+        connection = link.connection
+        if connection is None or not (connection.outgoing or connection.closing):
             return  # an earlier flush has sent it
         if self._faults and connection.session is not None:
-            faults = [*faults, *self._keeping_back(connection.session.id)]
+            faults = [*faults, *self._striking(OUTPUT, connection.session.id)]
         frames, connection.outgoing = connection.outgoing, []
         link.send(frames, faults, closing=connection.closing)
 
@@ -367,7 +381,7 @@ class Server(Faults):
             self._machine.advance(self.clock.time())
             self.flush()
 
-    def _links_of(self, session_id: int) -> list[Link]:
+    def _links_of(self, session_id: int) -> list[ServerLink]:
         session_id = signed(session_id)
         return [
             link

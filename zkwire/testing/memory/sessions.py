@@ -23,16 +23,15 @@ def password_of(session_id: int) -> bytes:
     return password
 
 
-class Session(Generic[C]):
-    """One session; `timeout` in seconds, `tick` the number of the tick at which it ends unless it is touched."""
+class ServerSession(Generic[C]):
+    """One session; `tick` is the number of the tick at which it ends unless it is touched."""
 
-    __slots__ = ("connection", "id", "password", "tick", "timeout", "timeout_ms")
+    __slots__ = ("connection", "id", "password", "tick", "timeout_ms")
 
     def __init__(self, session_id: int) -> None:
         self.id = session_id
         self.password = password_of(session_id)
         self.timeout_ms = 0
-        self.timeout = 0.0
         self.tick = 0
         self.connection: C | None = None
 
@@ -44,7 +43,7 @@ class Sessions(Generic[C]):
     """
 
     def __init__(self, tick_time: float, now: float) -> None:
-        self.by_id: dict[int, Session[C]] = {}
+        self.by_id: dict[int, ServerSession[C]] = {}
         self._tick = max(round(tick_time * 1000), 1)
         self._buckets: dict[int, dict[int, None]] = {}
         self._next_id = _first_id(now)
@@ -52,21 +51,20 @@ class Sessions(Generic[C]):
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def create(self, timeout_ms: int, now: float) -> Session[C]:
+    def create(self, timeout_ms: int, now: float) -> ServerSession[C]:
         """Begin a session with an id that no other session has had."""
-        session: Session[C] = Session(self._next_id)
+        session: ServerSession[C] = ServerSession(self._next_id)
         self._next_id += 1
         self.by_id[session.id] = session
         self.renew(session, timeout_ms, now)
         return session
 
-    def renew(self, session: Session[C], timeout_ms: int, now: float) -> None:
+    def renew(self, session: ServerSession[C], timeout_ms: int, now: float) -> None:
         """Set the timeout that the session's new connection has negotiated."""
         session.timeout_ms = timeout_ms
-        session.timeout = timeout_ms / 1000
         self.touch(session, now)
 
-    def touch(self, session: Session[C], now: float) -> None:
+    def touch(self, session: ServerSession[C], now: float) -> None:
         """Postpone the end of a session to the first tick after `now` plus its timeout."""
         tick = (round(now * 1000) + session.timeout_ms) // self._tick + 1
         if tick != session.tick:
@@ -74,12 +72,12 @@ class Sessions(Generic[C]):
             session.tick = tick
             self._buckets.setdefault(tick, {})[session.id] = None
 
-    def end(self, session: Session[C]) -> None:
+    def end(self, session: ServerSession[C]) -> None:
         """Remove a session from the list."""
         self._leave(session)
         del self.by_id[session.id]
 
-    def due(self, now: float) -> list[Session[C]]:
+    def due(self, now: float) -> list[ServerSession[C]]:
         """Return the sessions whose timeout has passed, the earliest first."""
         ticks = sorted(tick for tick in self._buckets if tick * self._tick <= round(now * 1000))
         return [self.by_id[session_id] for tick in ticks for session_id in self._buckets[tick]]
@@ -99,11 +97,11 @@ class Sessions(Generic[C]):
         # When the clock shows no later millisecond than at the last start, the numbers go on: no id is used twice.
         self._next_id = max(self._next_id, _first_id(now))
 
-    def deadline(self, session: Session[C]) -> float:
+    def deadline(self, session: ServerSession[C]) -> float:
         """Return when `session` expires unless its client sends something."""
         return session.tick * self._tick / 1000
 
-    def _leave(self, session: Session[C]) -> None:
+    def _leave(self, session: ServerSession[C]) -> None:
         bucket = self._buckets.get(session.tick)
         if bucket is not None:
             bucket.pop(session.id, None)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from zkwire.errors import NoAuthError, NoNodeError
 from zkwire.testing.memory import access
 from zkwire.testing.memory.access import Identity
-from zkwire.testing.memory.sessions import Session, Sessions
-from zkwire.testing.memory.tree import Tree
-from zkwire.testing.memory.watch_manager import Watches
+from zkwire.testing.memory.refusal import Refused
+from zkwire.testing.memory.sessions import ServerSession, Sessions
+from zkwire.testing.memory.tree import Node, Tree
+from zkwire.testing.memory.watch_manager import SEE_CHILDREN, SEE_DATA, Watches
+from zkwire.testing.settings import check_number, check_range, check_seconds, check_text
 from zkwire.wire.primitives import encode_buffer, encode_nullable_ustring
 from zkwire.wire.records import ACL, EVENT_XID, Perms
 
@@ -46,12 +48,7 @@ def _as_surrogates(found: re.Match[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The configuration of a server; times in seconds, sizes in bytes.
-
-    Arguments: `min_session_timeout` and `max_session_timeout`, 2 and 20 ticks when None; `max_buffer`, the largest
-    frame of a client; `ttl_nodes`, whether nodes can have a time to live; `super_digest`, "super:<hash>" of the user
-    who is not subject to ACLs; `container_interval`, how often the clean-up of containers and TTL nodes runs.
-    """
+    """The configuration of a server, with the meanings that Server documents."""
 
     tick_time: float = 2.0
     min_session_timeout: float | None = None
@@ -61,6 +58,26 @@ class Settings:
     super_digest: str | None = None
     container_interval: float = 60.0
 
+    def check(self) -> None:
+        """Return if a server can have these settings.
+
+        Raises:
+            ValueError: if it cannot.
+            TypeError: if one of them has the wrong type.
+        """
+        for name in ("tick_time", "container_interval", "min_session_timeout", "max_session_timeout"):
+            if (value := getattr(self, name)) is not None:
+                check_seconds(name, value)
+        if self.min_session_timeout is not None and self.max_session_timeout is not None:
+            check_range(
+                "min_session_timeout", self.min_session_timeout, "max_session_timeout", self.max_session_timeout
+            )
+        check_number("max_buffer", self.max_buffer, 1, 2**31 - 1)
+        if self.super_digest is not None:
+            check_text("super_digest", self.super_digest)
+            if ":" not in self.super_digest:
+                raise ValueError("super_digest must be 'super:<hash>'")
+
     def timeout_range_ms(self) -> tuple[int, int]:
         """Return the shortest and the longest session timeout that is granted, in ms."""
         shortest = 2 * self.tick_time if self.min_session_timeout is None else self.min_session_timeout
@@ -68,36 +85,18 @@ class Settings:
         return round(shortest * 1000), round(longest * 1000)
 
 
-class Connection:
+class ServerConnection:
     """The server's side of one TCP connection.
 
     `outgoing` holds whole frames in order; the socket layer takes them and empties the list. If `closing` is set, the
-    connection must be closed after them. The other attributes serve the four-letter words that show connections:
-    `received` and `sent` count frames, times are of the server's clock.
+    connection must be closed after them. `opened` and what follows it serve the four-letter words that show
+    connections: `received` and `sent` count frames, times are of the server's clock.
     """
-
-    __slots__ = (
-        "address",
-        "closing",
-        "identities",
-        "is_dirty",
-        "last_operation",
-        "last_response",
-        "last_xid",
-        "last_zxid",
-        "opened",
-        "outgoing",
-        "peer",
-        "port",
-        "received",
-        "sent",
-        "session",
-    )
 
     def __init__(self, peer: str, port: int, now: float) -> None:
         self.peer = peer
         self.port = port
-        self.session: Session[Connection] | None = None
+        self.session: ServerSession[ServerConnection] | None = None
         self.outgoing: list[bytes] = []
         self.closing = False
         self.is_dirty = False
@@ -121,13 +120,13 @@ class State:
         self.start = now
         self.last_zxid = 0
         self.tree = Tree()
-        self.watches: Watches[Connection] = Watches()
-        self.sessions: Sessions[Connection] = Sessions(settings.tick_time, now)
-        self.connections: dict[Connection, None] = {}
+        self.watches: Watches[ServerConnection] = Watches()
+        self.sessions: Sessions[ServerConnection] = Sessions(settings.tick_time, now)
+        self.connections: dict[ServerConnection, None] = {}
         self.received = 0
         self.sent = 0
         self._wall_offset = wall - now
-        self._dirty: list[Connection] = []
+        self._dirty: list[ServerConnection] = []
 
     def next_zxid(self) -> int:
         """Begin the next transaction and return its zxid."""
@@ -138,38 +137,47 @@ class State:
         """Return the wall time in ms since 1970."""
         return int((self.now + self._wall_offset) * 1000)
 
+    def allowed(self, connection: ServerConnection, path: str, perms: int) -> Node:
+        """Return the node `path`, on which the connection needs one of the permissions `perms`.
+
+        Raises:
+            Refused: if there is no such node or the connection has none of them.
+        """
+        node = self.tree.nodes.get(path)
+        if node is None:
+            raise Refused(NoNodeError)
+        if not access.is_allowed(node.acl, perms, connection.identities):
+            raise Refused(NoAuthError)
+        return node
+
     # -- what goes out ------------------------------------------------------------------------------------
 
-    def send(self, connection: Connection, frame: bytes) -> None:
+    def send(self, connection: ServerConnection, frame: bytes) -> None:
         """Append a whole frame to the output of `connection`."""
         connection.outgoing.append(frame)
         connection.sent += 1
         self.sent += 1
-        if not connection.is_dirty:
-            connection.is_dirty = True
-            self._dirty.append(connection)
+        self._mark(connection)
 
-    def reply(self, connection: Connection, xid: int, zxid: int, err: int, body: bytes = b"") -> None:
+    def reply(self, connection: ServerConnection, xid: int, zxid: int, err: int, body: bytes = b"") -> None:
         """Send the reply to one request."""
         connection.last_xid = xid
         connection.last_zxid = zxid
         connection.last_response = self.now
         self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), xid, zxid, err) + body)
 
-    def notify(self, connection: Connection, event: int, path: str, zxid: int) -> None:
+    def notify(self, connection: ServerConnection, event: int, path: str, zxid: int) -> None:
         """Send an event."""
         body = _EVENT.pack(event, _SYNC_CONNECTED) + encode_text(path)
         self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), EVENT_XID, zxid, 0) + body)
 
-    def close(self, connection: Connection) -> None:
+    def close(self, connection: ServerConnection) -> None:
         """Close `connection` after its pending output, and forget it; its session lives on."""
         self.forget(connection)
         connection.closing = True
-        if not connection.is_dirty:
-            connection.is_dirty = True
-            self._dirty.append(connection)
+        self._mark(connection)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ServerConnection) -> None:
         """Forget a connection that ends, and its watches with it."""
         self.connections.pop(connection, None)
         self.watches.forget(connection)
@@ -177,40 +185,39 @@ class State:
         if session is not None and session.connection is connection:
             session.connection = None
 
-    def take_dirty(self) -> list[Connection]:
+    def take_dirty(self) -> list[ServerConnection]:
         """Return the connections that got output, or that must be closed, since the last call."""
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             connection.is_dirty = False
         return dirty
 
+    def _mark(self, connection: ServerConnection) -> None:
+        if not connection.is_dirty:
+            connection.is_dirty = True
+            self._dirty.append(connection)
+
     # -- events -------------------------------------------------------------------------------------------
 
-    def created(self, path: str, zxid: int, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...]) -> None:
-        """Send the events for the creation of `path`."""
-        if self.watches.data.by_path or self.watches.child.by_path:
-            self._notify_all(self.watches.data.trigger(path), NODE_CREATED, path, zxid, acl)
-            self._children_changed(path, zxid, parent_acl)
+    def changed(self, event: int, path: str, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...] = ()) -> None:
+        """Send the events of the last transaction for `path`, first for the node, then for the children of its parent.
 
-    def deleted(self, path: str, zxid: int, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...]) -> None:
-        """Send the events for the deletion of `path`, one to each connection, then those for the parent's children."""
-        if self.watches.data.by_path or self.watches.child.by_path:
-            for watchers in self.watches.deleted(path):
-                self._notify_all(watchers, NODE_DELETED, path, zxid, acl)
-            self._children_changed(path, zxid, parent_acl)
+        Args:
+            event: NODE_CREATED, NODE_DELETED or NODE_DATA_CHANGED.
+            path: The node.
+            acl: The ACL of the node.
+            parent_acl: The ACL of its parent; not needed for NODE_DATA_CHANGED.
+        """
+        if not self.watches.by_path:
+            return
+        watchers = self.watches.deleted(path) if event == NODE_DELETED else self.watches.trigger(path, SEE_DATA)
+        self._notify_all(watchers, event, path, acl)
+        if event != NODE_DATA_CHANGED:
+            parent = path.rpartition("/")[0] or "/"
+            self._notify_all(self.watches.trigger(parent, SEE_CHILDREN), NODE_CHILDREN_CHANGED, parent, parent_acl)
 
-    def changed(self, path: str, zxid: int, acl: tuple[ACL, ...]) -> None:
-        """Send the events for new data of `path`."""
-        self._notify_all(self.watches.data.trigger(path), NODE_DATA_CHANGED, path, zxid, acl)
-
-    def _children_changed(self, path: str, zxid: int, parent_acl: tuple[ACL, ...]) -> None:
-        parent = path.rpartition("/")[0] or "/"
-        self._notify_all(self.watches.child.trigger(parent), NODE_CHILDREN_CHANGED, parent, zxid, parent_acl)
-
-    def _notify_all(
-        self, connections: Iterable[Connection], event: int, path: str, zxid: int, acl: tuple[ACL, ...]
-    ) -> None:
+    def _notify_all(self, connections: list[ServerConnection], event: int, path: str, acl: tuple[ACL, ...]) -> None:
         for connection in connections:
             # A client that may not read the node gets no event, but its one-shot watch is used up.
             if access.is_allowed(acl, Perms.READ, connection.identities):
-                self.notify(connection, event, path, zxid)
+                self.notify(connection, event, path, self.last_zxid)

@@ -7,10 +7,10 @@ owns an ephemeral node, and knows no connection and no watch.  It checks nothing
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Collection
+from typing import Any, Final
 
-from zkwire.testing.memory.quotas import QUOTA_NODE, Quotas, counted_in, limited_by, moved, statistics
+from zkwire.testing.memory.quotas import QUOTA_NODE, counted_in, limited_by, moved, statistics, statistics_node
 from zkwire.wire.records import ACL, OPEN_ACL, READ_ONLY_ACL
 
 # The owner of a node that is not ephemeral, as the real server stores it: 0 for a plain node, these for the others.
@@ -44,23 +44,8 @@ class Node:
     """One node.
 
     `creates` counts the children that were ever created: it gives the next sequence number and enters into cversion.
-    `children` is None until there is a child; the dict has the names as keys, in the order of creation.
+    `children` has the names as keys, in the order of creation.
     """
-
-    __slots__ = (
-        "acl",
-        "aversion",
-        "children",
-        "creates",
-        "ctime",
-        "czxid",
-        "data",
-        "mtime",
-        "mzxid",
-        "owner",
-        "pzxid",
-        "version",
-    )
 
     def __init__(self, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time: int) -> None:
         self.data = data
@@ -69,7 +54,7 @@ class Node:
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime = self.mtime = time
         self.version = self.aversion = self.creates = 0
-        self.children: dict[str, None] | None = None
+        self.children: dict[str, None] = {}
 
     @property
     def is_ephemeral(self) -> bool:
@@ -83,21 +68,24 @@ class Node:
 
     def stat(self) -> bytes:
         """Return the node's Stat as it goes over the wire."""
-        count = len(self.children) if self.children else 0
-        cversion = 2 * self.creates - count
+        cversion = 2 * self.creates - len(self.children)
         return _STAT.pack(
             self.czxid,
             self.mzxid,
             self.ctime,
             self.mtime,
             self.version,
-            cversion if cversion <= _MAX_INT else as_int(cversion),
+            as_int(cversion),
             self.aversion,
             self.owner if self.owner > 0 else 0,
-            len(self.data) if self.data else 0,
-            count,
+            _size(self.data),
+            len(self.children),
             self.pzxid,
         )
+
+    def values(self) -> dict[str, Any]:
+        """Return all attributes, which later changes of the node leave as they are."""
+        return {**vars(self), "children": dict(self.children)}
 
     def names(self) -> list[str]:
         """Return the names of the children.
@@ -105,15 +93,15 @@ class Node:
         The order is the same in every run, but neither alphabetical nor that of creation: the real server promises no
         order, and a program that relies on one should fail in its tests.
         """
-        names = list(self.children) if self.children else []
+        names = list(self.children)
         return names[1::2] + names[::2]
 
 
 class Tree:
     """Every node by its path; the root is found under "" too, as the real server's own index has it.
 
-    Arguments: `nodes`, the index; `ephemerals`, the paths that each session owns; `containers` and `ttls`, the paths
-    that the clean-up has to look at; `data_size`, about how many bytes all paths and data have.
+    `nodes` is the index, `ephemerals` has the paths that each session owns, `containers` and `ttls` the paths that the
+    clean-up has to check; `data_size` is about how many bytes all paths and data have.
     """
 
     def __init__(self) -> None:
@@ -123,8 +111,9 @@ class Tree:
         self.containers: set[str] = set()
         self.ttls: set[str] = set()
         self.data_size = 0
-        self._quotas = Quotas()
-        self._undo: list[Callable[[], None]] | None = None
+        self._quotas: set[str] = set()  # the subtrees that have one
+        # In a multi, each node that it has changed so far, and the values that the node had before.
+        self._before: dict[str, tuple[Node | None, dict[str, Any]]] | None = None
         for path in ("/zookeeper", QUOTA_NODE, CONFIG_NODE):
             self.create(path, b"", OPEN_ACL, 0, 0, 0)
         for path in ("", "/zookeeper"):  # the real server does not count its own nodes, which makes cversions below 0
@@ -142,49 +131,43 @@ class Tree:
         """Add the node `path`, whose parent is there, and return it."""
         parent_path, _, name = path.rpartition("/")
         parent = self.nodes[parent_path]
-        if self._undo is not None:
-            self._undo.append(self._uncreate(path, parent))
+        self._remember(parent_path)
+        self._remember(path)
         # At the largest int the counter of the real server stops, and then pzxid no longer changes either.
         if parent.creates < _MAX_INT:
             parent.creates += 1
             parent.pzxid = zxid
         node = self.nodes[path] = Node(data, acl, owner, zxid, time)
-        self._add_child(parent, name)
+        parent.children[name] = None
         self._account(path, node)
-        if parent_path.startswith(QUOTA_NODE):
-            self._start_counting(path)
-        if self._quotas:
-            self._count(path, 1, _size(data))
+        self._start_counting(path)
+        self._count(path, 1, _size(data))
         return node
 
     def delete(self, path: str, zxid: int) -> Node:
         """Remove the node `path`, which has no children, and return it."""
         parent_path, _, name = path.rpartition("/")
         parent = self.nodes[parent_path]
+        self._remember(parent_path)
+        self._remember(path)
         node = self.nodes.pop(path)
-        if self._undo is not None:
-            self._undo.append(self._undelete(path, node, parent))
         parent.pzxid = max(zxid, parent.pzxid)
-        self._drop_child(parent, name)
+        del parent.children[name]
         self._unaccount(path, node)
-        if self._quotas:
-            self._stop_counting(path)
-            self._count(path, -1, -_size(node.data))
+        self._count(path, -1, -_size(node.data))
         return node
 
     def set_data(self, path: str, data: bytes | None, zxid: int, time: int) -> Node:
         """Give the node `path` new data and return it."""
         node = self.nodes[path]
-        if self._undo is not None:
-            self._undo.append(self._unset(node))
+        self._remember(path)
         growth = _size(data) - _size(node.data)
         self.data_size += growth
         node.data = data
         node.version = as_int(node.version + 1)
         node.mzxid = zxid
         node.mtime = time
-        if self._quotas:
-            self._count(path, 0, growth)
+        self._count(path, 0, growth)
         return node
 
     def set_acl(self, path: str, acl: tuple[ACL, ...]) -> Node:
@@ -217,121 +200,72 @@ class Tree:
     # -- a multi: all or nothing --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Begin to record how to undo each change."""
-        self._undo = []
+        """Begin to remember each node before its first change."""
+        self._before = {}
 
     def commit(self) -> None:
         """Keep the changes since `begin`."""
-        self._undo = None
+        self._before = None
 
     def rollback(self) -> None:
         """Undo the changes since `begin`, also those of the sequence counters."""
-        undo, self._undo = self._undo or [], None
-        for step in reversed(undo):
-            step()
+        before, self._before = self._before or {}, None
+        for path in before:
+            if path in self.nodes:
+                self._unaccount(path, self.nodes.pop(path))
+        for path, (node, values) in before.items():
+            if node is not None:
+                vars(node).update(values)
+                self.nodes[path] = node
+                self._account(path, node)
 
-    def _uncreate(self, path: str, parent: Node) -> Callable[[], None]:
-        creates, pzxid = parent.creates, parent.pzxid
-
-        def undo() -> None:
-            self._unaccount(path, self.nodes.pop(path))
-            self._drop_child(parent, path.rpartition("/")[2])
-            parent.creates, parent.pzxid = creates, pzxid
-
-        return undo
-
-    def _undelete(self, path: str, node: Node, parent: Node) -> Callable[[], None]:
-        pzxid = parent.pzxid
-
-        def undo() -> None:
-            self.nodes[path] = node
-            self._add_child(parent, path.rpartition("/")[2])
-            parent.pzxid = pzxid
-            self._account(path, node)
-
-        return undo
-
-    def _unset(self, node: Node) -> Callable[[], None]:
-        before = node.data, node.version, node.mzxid, node.mtime
-
-        def undo() -> None:
-            self.data_size += _size(before[0]) - _size(node.data)
-            node.data, node.version, node.mzxid, node.mtime = before
-
-        return undo
+    def _remember(self, path: str) -> None:
+        path = path or "/"
+        if self._before is not None and path not in self._before:
+            node = self.nodes.get(path)
+            self._before[path] = node, {} if node is None else node.values()
 
     # -- quotas -------------------------------------------------------------------------------------------
 
     def _start_counting(self, path: str) -> None:
-        limited, counted = limited_by(path), counted_in(path)
-        if limited is not None:
-            self._quotas.add(limited)
-            if self._undo is not None:
-                self._undo.append(lambda: self._quotas.discard(limited))
+        """Count what is in a subtree, if `path` is its node of statistics."""
+        counted = counted_in(path)
         if counted is not None:
             prefix = counted + "/"
             inside = [node for other, node in self.nodes.items() if other == counted or other.startswith(prefix)]
             self._recount(path, statistics(len(inside), sum(_size(node.data) for node in inside)))
 
-    def _stop_counting(self, path: str) -> None:
-        limited = limited_by(path)
-        if limited is not None:
-            self._quotas.discard(limited)
-            if self._undo is not None:
-                self._undo.append(lambda: self._quotas.add(limited))
-
     def _count(self, path: str, nodes: int, size: int) -> None:
-        where = self._quotas.statistics_for(path)
+        where = statistics_node(path, self._quotas) if self._quotas else None
         if where is not None and where in self.nodes:
             self._recount(where, moved(self.nodes[where].data, nodes, size))
 
     def _recount(self, path: str, data: bytes) -> None:
         """Replace the data of a node of statistics, without a change of its Stat and without an event."""
-        node, before = self.nodes[path], self.nodes[path].data
-        self.data_size += _size(data) - _size(before)
+        self._remember(path)
+        node = self.nodes[path]
+        self.data_size += _size(data) - _size(node.data)
         node.data = data
-        if self._undo is not None:
-
-            def undo() -> None:
-                self.data_size += _size(before) - _size(node.data)
-                node.data = before
-
-            self._undo.append(undo)
 
     # -- bookkeeping --------------------------------------------------------------------------------------
 
     def _account(self, path: str, node: Node) -> None:
         self.data_size += len(path) + _size(node.data)
-        if not node.owner:
-            return
+        if (limited := limited_by(path)) is not None:
+            self._quotas.add(limited)
         if node.is_ephemeral:
             self.ephemerals.setdefault(node.owner, {})[path] = None
-        elif node.owner == CONTAINER:
-            self.containers.add(path)
-        else:
-            self.ttls.add(path)
+        elif node.owner:
+            (self.containers if node.owner == CONTAINER else self.ttls).add(path)
 
     def _unaccount(self, path: str, node: Node) -> None:
         self.data_size -= len(path) + _size(node.data)
-        if not node.owner:
-            return
+        if (limited := limited_by(path)) is not None:
+            self._quotas.discard(limited)
         if node.is_ephemeral:
             owned = self.ephemerals[node.owner]
             del owned[path]
             if not owned:
                 del self.ephemerals[node.owner]
-        elif node.owner == CONTAINER:
-            self.containers.discard(path)
-        else:
-            self.ttls.discard(path)
-
-    def _add_child(self, parent: Node, name: str) -> None:
-        if parent.children is None:
-            parent.children = {}
-        parent.children[name] = None
-
-    def _drop_child(self, parent: Node, name: str) -> None:
-        assert parent.children is not None
-        del parent.children[name]
-        if not parent.children:
-            parent.children = None
+        elif node.owner:
+            (self.containers if node.owner == CONTAINER else self.ttls).discard(path)

@@ -1,38 +1,48 @@
 """The server's watches: which connection watches which path, and which connections get an event.
 
 Knows watchers as opaque, hashable objects and sends nothing: each trigger returns the watchers that get an event.
-The three kinds of watch are independent of one another on one path, as on servers of 3.9.
+The kinds of watch are independent of one another on one path, as on servers of 3.9.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 from zkwire.wire.requests import WatcherType
 
-ONE_SHOT: Final = 1
-PERSISTENT: Final = 2
-RECURSIVE: Final = 4
-_ALL: Final = ONE_SHOT | PERSISTENT | RECURSIVE
+# One bit for each kind of watch.  CHILD and DATA are used up by their first event, the others stay.
+CHILD: Final = 1
+DATA: Final = 2
+PERSISTENT: Final = 4
+RECURSIVE: Final = 8
+KINDS: Final[dict[int, int]] = {
+    WatcherType.CHILDREN: CHILD,
+    WatcherType.DATA: DATA,
+    WatcherType.ANY: CHILD | DATA | PERSISTENT | RECURSIVE,
+    WatcherType.PERSISTENT: PERSISTENT,
+    WatcherType.PERSISTENT_RECURSIVE: RECURSIVE,
+}
+# The kinds that see a change of a node itself, and of the list of its children.
+SEE_DATA: Final = DATA | PERSISTENT | RECURSIVE
+SEE_CHILDREN: Final = CHILD | PERSISTENT
 
 W = TypeVar("W")
 
 
-class WatchTable(Generic[W]):
-    """One table of watches: the watchers of each path, and as bits the kinds of watch that each has there."""
+class Watches(Generic[W]):
+    """All watches: the watchers of each path, and as bits the kinds of watch that each has there."""
 
     def __init__(self) -> None:
         self.by_path: dict[str, dict[W, int]] = {}
-        self.by_watcher: dict[W, set[str]] = {}
+        self._by_watcher: dict[W, set[str]] = {}
         self._recursive = 0
 
     def add(self, path: str, watcher: W, kind: int) -> None:
         """Set a watch; setting the same one twice changes nothing."""
         there = self.by_path.setdefault(path, {})
         kinds = there.get(watcher, 0)
-        if not kinds:
-            self.by_watcher.setdefault(watcher, set()).add(path)
+        self._by_watcher.setdefault(watcher, set()).add(path)
         self._recursive += bool(kind & ~kinds & RECURSIVE)
         there[watcher] = kinds | kind
 
@@ -45,92 +55,50 @@ class WatchTable(Generic[W]):
         there = self.by_path.get(path, {})
         before = there.get(watcher, 0)
         gone = before & kinds
-        if not gone:
-            return False
-        self._recursive -= bool(gone & RECURSIVE)
-        if before != gone:
+        if gone:
+            self._recursive -= bool(gone & RECURSIVE)
             there[watcher] = before & ~gone
-            return True
-        del there[watcher]
-        if not there:
-            del self.by_path[path]
-        paths = self.by_watcher[watcher]
-        paths.discard(path)
-        if not paths:
-            del self.by_watcher[watcher]
-        return True
+            if before == gone:
+                del there[watcher]
+                self._by_watcher[watcher].discard(path)
+                if not there:
+                    del self.by_path[path]
+        return bool(gone)
 
     def forget(self, watcher: W) -> None:
         """Remove all watches of `watcher`."""
-        for path in list(self.by_watcher.get(watcher, ())):
-            self.remove(path, watcher, _ALL)
+        for path in list(self._by_watcher.get(watcher, ())):
+            self.remove(path, watcher, KINDS[WatcherType.ANY])
+        self._by_watcher.pop(watcher, None)
 
-    def trigger(self, path: str) -> list[W]:
-        """Return the watchers of `path`, and use up the one-shot watches on it."""
-        found: dict[W, None] = {}
-        there = self.by_path.get(path)
-        if there:
-            for watcher, kinds in list(there.items()):
-                found[watcher] = None
-                if kinds & ONE_SHOT:
-                    self.remove(path, watcher, ONE_SHOT)
-        if self._recursive:
+    def trigger(self, path: str, kinds: int) -> list[W]:
+        """Return the watchers that see an event for `path`, and use up their one-shot watches.
+
+        Args:
+            path: The path of the event.
+            kinds: SEE_DATA or SEE_CHILDREN.
+        """
+        found = {watcher: None for watcher, has in self.by_path.get(path, {}).items() if has & kinds}
+        for watcher in found:
+            self.remove(path, watcher, kinds & (DATA | CHILD))
+        if self._recursive and kinds & RECURSIVE:
             for above in _above(path):
-                for watcher, kinds in self.by_path.get(above, {}).items():
-                    if kinds & RECURSIVE:
-                        found[watcher] = None
+                found |= {watcher: None for watcher, has in self.by_path.get(above, {}).items() if has & RECURSIVE}
         return list(found)
 
+    def deleted(self, path: str) -> list[W]:
+        """Return the watchers of a deleted node itself, then those that have only watched its children."""
+        return list(dict.fromkeys([*self.trigger(path, SEE_DATA), *self.trigger(path, SEE_CHILDREN)]))
 
-def _above(path: str) -> Iterable[str]:
+    def seeing(self, kinds: int) -> Iterator[tuple[str, W]]:
+        """Yield each path with each watcher that has a watch of one of `kinds` there."""
+        for path, there in self.by_path.items():
+            for watcher, has in there.items():
+                if has & kinds:
+                    yield path, watcher
+
+
+def _above(path: str) -> Iterator[str]:
     while path not in ("/", ""):
         path = path.rpartition("/")[0] or "/"
         yield path
-
-
-class Watches(Generic[W]):
-    """The two tables of a server: `data` for a node itself, `child` for its children."""
-
-    def __init__(self) -> None:
-        self.data: WatchTable[W] = WatchTable()
-        self.child: WatchTable[W] = WatchTable()
-
-    def add_persistent(self, path: str, watcher: W) -> None:
-        """Set a watch on every change of the node `path`, until it is removed."""
-        self.data.add(path, watcher, PERSISTENT)
-        self.child.add(path, watcher, PERSISTENT)
-
-    def add_recursive(self, path: str, watcher: W) -> None:
-        """Set a watch on the node `path` and all below it, until it is removed."""
-        self.data.add(path, watcher, RECURSIVE)
-
-    def has(self, path: str, watcher: W, kind: WatcherType) -> bool:
-        """Return whether `watcher` has a watch of that kind on `path`."""
-        return any(table.has(path, watcher, kinds) for table, kinds in self._where(kind))
-
-    def remove(self, path: str, watcher: W, kind: WatcherType) -> bool:
-        """Remove the watches of that kind; return whether there was one."""
-        found = [table.remove(path, watcher, kinds) for table, kinds in self._where(kind)]
-        return any(found)
-
-    def forget(self, watcher: W) -> None:
-        """Remove all watches of `watcher`."""
-        self.data.forget(watcher)
-        self.child.forget(watcher)
-
-    def deleted(self, path: str) -> tuple[Collection[W], Collection[W]]:
-        """Return the watchers of a deleted node itself, and the other watchers, which have watched its children."""
-        found = self.data.trigger(path)
-        return found, [watcher for watcher in self.child.trigger(path) if watcher not in found]
-
-    def _where(self, kind: WatcherType) -> list[tuple[WatchTable[W], int]]:
-        match kind:
-            case WatcherType.CHILDREN:
-                return [(self.child, ONE_SHOT)]
-            case WatcherType.DATA:
-                return [(self.data, ONE_SHOT)]
-            case WatcherType.PERSISTENT:
-                return [(self.data, PERSISTENT), (self.child, PERSISTENT)]
-            case WatcherType.PERSISTENT_RECURSIVE:
-                return [(self.data, RECURSIVE)]
-        return [(self.data, _ALL), (self.child, _ALL)]

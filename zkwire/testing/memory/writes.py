@@ -1,8 +1,8 @@
 """What each request that changes nodes checks, in the real server's order, and does.
 
-Every function takes the state, the connection, the decoded request, and the zxid and wall time (ms) of the
-transaction.  It returns the change, which sends its events later: at once, or at the end of a multi.
-Raises: Refused, with nothing done.
+Every function takes the state, the connection and the decoded request; the transaction is the state's last zxid.  It
+returns the change, which sends its events later: at once, or at the end of a multi.  It raises Refused, with nothing
+done, if the request is answered with an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from zkwire.errors import (
     BadArgumentsError,
     BadVersionError,
     MarshallingError,
-    NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
@@ -27,31 +26,15 @@ from zkwire.errors import (
 )
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
-from zkwire.testing.memory.sessions import Session
-from zkwire.testing.memory.state import NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED, Connection, State
+from zkwire.testing.memory.sessions import ServerSession
+from zkwire.testing.memory.state import NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED, ServerConnection, State
 from zkwire.testing.memory.tree import CONTAINER, LONGEST_TTL, PROTECTED, Node, ttl_owner
+from zkwire.wire import requests
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.primitives import encode_ustring
-from zkwire.wire.records import ACL, Perms, Stat
-from zkwire.wire.requests import (
-    CheckVersionRequest,
-    Create2Reply,
-    Create2Request,
-    CreateContainerRequest,
-    CreateFlags,
-    CreateReply,
-    CreateRequest,
-    CreateTTLRequest,
-    DeleteRequest,
-    Nothing,
-    ReconfigRequest,
-    Request,
-    SetACLRequest,
-    SetDataRequest,
-    StatReply,
-    TTLFlags,
-)
+from zkwire.wire.records import ACL, Perms
+from zkwire.wire.requests import AnyCreate, CreateFlags, Request, TTLFlags
 
 _ANY_VERSION: Final = -1
 _ERROR_TYPE: Final = -1
@@ -59,8 +42,6 @@ _HIGHEST_FLAGS: Final = TTLFlags.SEQUENTIAL
 _SEQUENTIAL: Final = (CreateFlags.SEQUENTIAL, CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL, TTLFlags.SEQUENTIAL)
 _EPHEMERAL: Final = (CreateFlags.EPHEMERAL, CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL)
 _TTL: Final = (TTLFlags.PERSISTENT, TTLFlags.SEQUENTIAL)
-
-AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest
 
 
 @dataclass(slots=True)
@@ -73,14 +54,10 @@ class Change:
     acl: tuple[ACL, ...]
     parent_acl: tuple[ACL, ...] = ()
 
-    def send_events(self, state: State, zxid: int) -> None:
-        """Send the events."""
-        if self.event == NODE_CREATED:
-            state.created(self.path, zxid, self.acl, self.parent_acl)
-        elif self.event == NODE_DELETED:
-            state.deleted(self.path, zxid, self.acl, self.parent_acl)
-        elif self.event == NODE_DATA_CHANGED:
-            state.changed(self.path, zxid, self.acl)
+    def send_events(self, state: State) -> None:
+        """Send the events; a change without one has the number 0."""
+        if self.event:
+            state.changed(self.event, self.path, self.acl, self.parent_acl)
 
 
 def _parent(path: str) -> str:
@@ -100,21 +77,12 @@ def _validate(path: str) -> None:
         raise Refused(BadArgumentsError) from None
 
 
-def _allowed(state: State, connection: Connection, path: str, perms: int) -> Node:
-    node = state.tree.nodes.get(path)
-    if node is None:
-        raise Refused(NoNodeError)
-    if not access.is_allowed(node.acl, perms, connection.identities):
-        raise Refused(NoAuthError)
-    return node
-
-
 def _check_version(current: int, expected: int) -> None:
     if expected not in (_ANY_VERSION, current):
         raise Refused(BadVersionError)
 
 
-def _owner(state: State, connection: Connection, request: AnyCreate) -> int:
+def _owner(state: State, connection: ServerConnection, request: AnyCreate) -> int:
     """Return the owner of the node to create: a session, or the number that marks its kind."""
     flags = request.flags
     if not 0 <= flags <= _HIGHEST_FLAGS:
@@ -122,24 +90,24 @@ def _owner(state: State, connection: Connection, request: AnyCreate) -> int:
     if flags in _TTL:
         if not state.settings.ttl_nodes:
             raise Refused(UnimplementedError)
-        if not isinstance(request, CreateTTLRequest) or not 0 < request.ttl <= LONGEST_TTL:
+        if not isinstance(request, requests.CreateTTLRequest) or not 0 < request.ttl <= LONGEST_TTL:
             raise Refused(BadArgumentsError)
         return ttl_owner(request.ttl)
-    if isinstance(request, CreateTTLRequest):
+    if isinstance(request, requests.CreateTTLRequest):
         raise Refused(BadArgumentsError)
-    if isinstance(request, CreateContainerRequest):
+    if isinstance(request, requests.CreateContainerRequest):
         return CONTAINER
     # With an opcode for plain nodes, the flags of a container make a plain node.
     assert connection.session is not None
     return connection.session.id if flags in _EPHEMERAL else 0
 
 
-def create(state: State, connection: Connection, request: AnyCreate, zxid: int, time: int) -> Change:
+def create(state: State, connection: ServerConnection, request: AnyCreate) -> Change:
     """Create a node; a sequential one gets the parent's counter as the end of its name."""
     owner = _owner(state, connection, request)
     parent_path = _parent(request.path)
     acl = access.stored(request.acl, connection.identities)
-    parent = _allowed(state, connection, parent_path, Perms.CREATE)
+    parent = state.allowed(connection, parent_path, Perms.CREATE)
     path = request.path
     if request.flags in _SEQUENTIAL:
         path = f"{path}{parent.creates:010d}"
@@ -148,17 +116,17 @@ def create(state: State, connection: Connection, request: AnyCreate, zxid: int, 
         raise Refused(NodeExistsError)
     if parent.is_ephemeral:
         raise Refused(NoChildrenForEphemeralsError)
-    node = state.tree.create(path, request.data, acl, owner, zxid, time)
+    node = state.tree.create(path, request.data, acl, owner, state.last_zxid, state.wall_ms())
     return Change(NODE_CREATED, path, node, acl, parent.acl)
 
 
-def delete(state: State, connection: Connection, request: DeleteRequest, zxid: int, time: int) -> Change:
+def delete(state: State, connection: ServerConnection, request: requests.DeleteRequest) -> Change:
     """Delete a node."""
     path = request.path
     parent_path = _parent(path)
     if path in PROTECTED:
         raise Refused(BadArgumentsError)
-    parent = _allowed(state, connection, parent_path, Perms.DELETE)
+    parent = state.allowed(connection, parent_path, Perms.DELETE)
     # The order of the checks is that of the real server: permission, existence, version, children.
     node = state.tree.nodes.get(path)
     if node is None:
@@ -166,80 +134,63 @@ def delete(state: State, connection: Connection, request: DeleteRequest, zxid: i
     _check_version(node.version, request.version)
     if node.children:
         raise Refused(NotEmptyError)
-    state.tree.delete(path, zxid)
+    state.tree.delete(path, state.last_zxid)
     return Change(NODE_DELETED, path, node, node.acl, parent.acl)
 
 
-def set_data(state: State, connection: Connection, request: SetDataRequest, zxid: int, time: int) -> Change:
+def set_data(state: State, connection: ServerConnection, request: requests.SetDataRequest) -> Change:
     """Set the data of a node."""
     _validate(request.path)
-    node = _allowed(state, connection, request.path, Perms.WRITE)
+    node = state.allowed(connection, request.path, Perms.WRITE)
     _check_version(node.version, request.version)
-    state.tree.set_data(request.path, request.data, zxid, time)
+    state.tree.set_data(request.path, request.data, state.last_zxid, state.wall_ms())
     return Change(NODE_DATA_CHANGED, request.path, node, node.acl)
 
 
-def set_acl(state: State, connection: Connection, request: SetACLRequest, zxid: int, time: int) -> Change:
+def set_acl(state: State, connection: ServerConnection, request: requests.SetACLRequest) -> Change:
     """Set the ACL of a node; this causes no event."""
     _validate(request.path)
     acl = access.stored(request.acl, connection.identities)
-    node = _allowed(state, connection, request.path, Perms.ADMIN)
+    node = state.allowed(connection, request.path, Perms.ADMIN)
     _check_version(node.aversion, request.version)
     state.tree.set_acl(request.path, acl)
     return Change(0, request.path, node, acl)
 
 
-def check(state: State, connection: Connection, request: CheckVersionRequest, zxid: int, time: int) -> Change:
+def check(state: State, connection: ServerConnection, request: requests.CheckVersionRequest) -> Change:
     """Compare the version of a node; allowed only inside a multi."""
     _validate(request.path)
-    node = _allowed(state, connection, request.path, Perms.READ)
+    node = state.allowed(connection, request.path, Perms.READ)
     _check_version(node.version, request.version)
     return Change(0, request.path, node, node.acl)
 
 
-def reconfig(state: State, connection: Connection, request: ReconfigRequest, zxid: int, time: int) -> Change:
+def reconfig(state: State, connection: ServerConnection, request: requests.ReconfigRequest) -> Change:
     """Refuse a reconfiguration, which a server has switched off by default."""
     raise Refused(ReconfigDisabledError)
 
 
-# -- replies ------------------------------------------------------------------------------------------
-
-
-def path_of(change: Change) -> bytes:
-    """Return the body of the reply to a create."""
-    return encode_ustring(change.path)
-
-
-def path_and_stat_of(change: Change) -> bytes:
-    """Return the body of the reply to a create2."""
-    return encode_ustring(change.path) + change.node.stat()
-
-
-def stat_of(change: Change) -> bytes:
-    """Return the body of the reply to a setData or setACL."""
-    return change.node.stat()
-
-
-def nothing_of(change: Change) -> bytes:
-    """Return the body of the reply to a delete, which is only a header."""
-    return b""
+def body(request: type[Request[Any]], change: Change) -> bytes:
+    """Return the body of the reply to a request of that kind: the path, the Stat, both, or nothing."""
+    path = encode_ustring(change.path) if request.reply in (requests.CreateReply, requests.Create2Reply) else b""
+    return path + (change.node.stat() if request.reply in (requests.Create2Reply, requests.StatReply) else b"")
 
 
 # -- several writes in one ----------------------------------------------------------------------------
 
-_Apply: TypeAlias = Callable[[State, Connection, Any, int, int], Change]
+_Apply: TypeAlias = Callable[[State, ServerConnection, Any], Change]
 _PARTS: Final[dict[type[Request[Any]], _Apply]] = {
-    CreateRequest: create,
-    Create2Request: create,
-    CreateContainerRequest: create,
-    CreateTTLRequest: create,
-    DeleteRequest: delete,
-    SetDataRequest: set_data,
-    CheckVersionRequest: check,
+    requests.CreateRequest: create,
+    requests.Create2Request: create,
+    requests.CreateContainerRequest: create,
+    requests.CreateTTLRequest: create,
+    requests.DeleteRequest: delete,
+    requests.SetDataRequest: set_data,
+    requests.CheckVersionRequest: check,
 }
 
 
-def multi(state: State, connection: Connection, request: MultiRequest, zxid: int, time: int) -> MultiReply:
+def multi(state: State, connection: ServerConnection, request: MultiRequest) -> MultiReply:
     """Carry out all parts or none, and return the reply; a refused part does not raise Refused."""
     parts = [_part(part) for part in request.operations]
     changes: list[Change] = []
@@ -248,68 +199,60 @@ def multi(state: State, connection: Connection, request: MultiRequest, zxid: int
     state.tree.begin()
     try:
         for part in parts:
-            change = _PARTS[type(part)](state, connection, part, zxid, time)
+            change = _PARTS[type(part)](state, connection, part)
             changes.append(change)
-            kind, result = _result(part, change)
-            types.append(kind)
-            results.append(result)
+            is_create2 = part.reply is requests.Create2Reply
+            types.append(requests.Create2Request.opcode if is_create2 else part.opcode)
+            results.append(part.reply.decode(body(type(part), change), 0)[0])
     except Refused as refused:
         state.tree.rollback()
         if refused.code == MarshallingError.code:
             raise
-        behind = len(parts) - len(changes) - 1
-        codes = [0] * len(changes) + [refused.code] + [RuntimeInconsistencyError.code] * behind
+        after = len(parts) - len(changes) - 1
+        codes = [0] * len(changes) + [refused.code] + [RuntimeInconsistencyError.code] * after
         return MultiReply([ErrorResult(code) for code in codes], [_ERROR_TYPE] * len(codes))
     state.tree.commit()
     for change in changes:
-        change.send_events(state, zxid)
+        change.send_events(state)
     return MultiReply(results, types)
 
 
 def _part(part: Request[Any]) -> Request[Any]:
     """Return a part as the real server understands it: the create mode in the flags counts, not the opcode.
 
-    Raises: Refused, when the whole multi fails and not the part alone.
+    Raises:
+        Refused: if the whole multi fails and not the part alone.
     """
     if type(part) not in _PARTS or part.subject is None:
         raise Refused(MarshallingError)
-    if isinstance(part, CreateTTLRequest):
+    if isinstance(part, requests.CreateTTLRequest):
         if part.flags in _TTL:
             return part
-        return _part(CreateRequest(part.path, part.data, part.acl, part.flags)) if 0 <= part.flags <= 6 else part
-    if isinstance(part, CreateRequest | Create2Request | CreateContainerRequest):
+        return (
+            _part(requests.CreateRequest(part.path, part.data, part.acl, part.flags)) if 0 <= part.flags <= 6 else part
+        )
+    if isinstance(part, requests.CreateRequest | requests.Create2Request | requests.CreateContainerRequest):
         if not 0 <= part.flags <= _HIGHEST_FLAGS or part.flags in _TTL:
             raise Refused(MarshallingError)
         if part.flags == CreateFlags.CONTAINER:
-            return CreateContainerRequest(part.path, part.data, part.acl, part.flags)
+            return requests.CreateContainerRequest(part.path, part.data, part.acl, part.flags)
     return part
-
-
-def _result(part: Request[Any], change: Change) -> tuple[int, Record]:
-    if isinstance(part, CreateRequest):
-        return CreateRequest.opcode, CreateReply(change.path)
-    if isinstance(part, DeleteRequest | CheckVersionRequest):
-        return part.opcode, Nothing()
-    stat, _ = Stat.decode(change.node.stat(), 0)
-    if isinstance(part, SetDataRequest):
-        return part.opcode, StatReply(stat)
-    return Create2Request.opcode, Create2Reply(change.path, stat)
 
 
 # -- what the server does by itself -------------------------------------------------------------------
 
 
-def remove(state: State, path: str, zxid: int) -> None:
+def remove(state: State, path: str) -> None:
     """Delete a node without any check, at the end of a session or in the clean-up of containers and TTL nodes."""
     parent = state.tree.nodes[path.rpartition("/")[0]]
-    node = state.tree.delete(path, zxid)
-    state.deleted(path, zxid, node.acl, parent.acl)
+    node = state.tree.delete(path, state.last_zxid)
+    state.changed(NODE_DELETED, path, node.acl, parent.acl)
 
 
-def end_session(state: State, session: Session[Connection]) -> int:
+def end_session(state: State, session: ServerSession[ServerConnection]) -> int:
     """End a session and delete its ephemeral nodes in one transaction; return the zxid."""
     zxid = state.next_zxid()
     for path in list(state.tree.ephemerals.get(session.id, ())):
-        remove(state, path, zxid)
+        remove(state, path)
     state.sessions.end(session)
     return zxid

@@ -10,7 +10,7 @@ import pytest
 
 from zkwire.errors import BadVersionError
 from zkwire.testing import VirtualClock
-from zkwire.testing.memory.faults import Answering, Faults, signed
+from zkwire.testing.memory.faults import OUTPUT, REQUEST, Faults, RequestBytes, signed
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
 from zkwire.wire.records import RequestHeader
 from zkwire.wire.requests import (
@@ -38,19 +38,25 @@ PING = payload(PingRequest(), -2)
 
 
 def hits(faults: Faults, *payloads: bytes, session: int = 1) -> list[int]:
-    return [len(faults._hit_by(one, session)[1]) for one in payloads]
+    return [len(faults._striking(REQUEST, session, RequestBytes(one))) for one in payloads]
 
 
-def test_any_request_but_a_ping_fits_nothing_named() -> None:
+def test_a_ping_is_hit_by_its_name_alone() -> None:
     faults = Faults()
     faults.drop_before(times=None)
     assert hits(faults, GET_A, CREATE_A, MULTI, PING) == [1, 1, 1, 0]
+    faults.drop_after("ping")
+    assert hits(faults, GET_A, PING) == [1, 1]
 
 
-def test_a_ping_is_hit_by_its_name() -> None:
+def test_a_hold_without_a_choice_is_about_all_output_of_its_session() -> None:
     faults = Faults()
-    faults.drop_before("ping")
-    assert hits(faults, GET_A, PING) == [0, 1]
+    hold = faults.hold_replies(session=1)
+    faults.hold_replies("getData")
+    assert hits(faults, CREATE_A, GET_A) == [0, 1]
+    assert [faults._striking(OUTPUT, session) for session in (1, 2)] == [[hold], []]
+    hold.release()
+    assert faults._striking(OUTPUT, 1) == []
 
 
 @pytest.mark.parametrize(
@@ -80,7 +86,7 @@ def test_paths_are_exact_or_patterns_and_looked_for_in_transactions() -> None:
 def test_nonsense_names_no_node(opcode: int, body: bytes) -> None:
     faults = Faults()
     faults.drop_before(path="/a")
-    assert hits(faults, RequestHeader(1, opcode).encode() + body, b"short") == [0, 0]
+    assert hits(faults, RequestHeader(1, opcode).encode() + body) == [0]
 
 
 def test_nth_and_times_count_what_fits() -> None:
@@ -96,47 +102,6 @@ def test_a_session_is_the_same_signed_or_not() -> None:
     assert hits(faults, GET_A, session=-5) == [1]
     assert hits(faults, GET_A, session=5) == [0]
     assert signed(2**64 - 5) == signed(-5) == -5
-
-
-def test_several_faults_may_meet_one_request() -> None:
-    faults = Faults()
-    faults.drop_after("getData")
-    answer = faults.answering("getData", BadVersionError)
-    xid, hit = faults._hit_by(GET_A, 1)
-    assert xid == 7
-    assert len(hit) == 2
-    assert isinstance(answer, Answering)
-    assert answer.code == -103
-
-
-def test_an_ended_fault_hits_nothing() -> None:
-    faults = Faults()
-    with faults.drop_before("getData", times=None):
-        assert hits(faults, GET_A) == [1]
-    assert hits(faults, GET_A) == [0]
-
-
-def test_a_hold_of_everything_is_no_matter_of_requests() -> None:
-    faults = Faults()
-    hold = faults.hold_replies(session=1)
-    assert hits(faults, GET_A) == [0]
-    assert faults._keeping_back(1) == [hold]
-    assert faults._keeping_back(2) == []
-    hold.release()
-    assert faults._keeping_back(1) == []
-    faults.hold_replies("getData")
-    assert faults._keeping_back(1) == []
-    assert hits(faults, GET_A) == [1]
-
-
-def test_refusing_is_no_matter_of_requests() -> None:
-    faults = Faults()
-    assert not faults._refuses()
-    with faults.refuse_connections() as fault:
-        assert faults._refuses()
-        assert hits(faults, GET_A) == [0]
-    assert fault.hits == 1
-    assert not faults._refuses()
 
 
 @pytest.mark.parametrize("wrong", [{"nth": 0}, {"times": 0}, {"operation": "get_data"}])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 
-import pytest
-
 import zkwire
 from zkwire.testing import RealServer, Server, VirtualClock
 
@@ -79,12 +77,6 @@ async def test_the_answers_have_the_shape_and_the_counts_of_the_real_servers(zoo
 
 def _keys(answer: str, separator: str) -> set[str]:
     return {line.partition(separator)[0] for line in answer.splitlines()}
-
-
-@pytest.mark.parametrize("word", ["abcd", "RUOK", "hash"])
-async def test_what_is_no_word_is_a_length(word: str) -> None:
-    async with Server() as server:
-        assert await ask(server.hosts, word) == ""
 
 
 async def test_dump_says_when_sessions_end_by_the_servers_clock() -> None:

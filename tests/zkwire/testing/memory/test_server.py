@@ -102,10 +102,6 @@ async def test_it_has_no_address_before_it_is_started_and_after_it_is_closed() -
         _ = server.port
 
 
-async def test_closing_what_was_never_started_does_nothing() -> None:
-    await Server().close()
-
-
 async def test_it_is_started_once() -> None:
     async with Server() as server:
         with pytest.raises(RuntimeError, match="is running already"):
@@ -135,17 +131,6 @@ async def test_a_closed_server_gives_its_port_back_and_starts_empty() -> None:
     await server.close()
 
 
-async def test_closing_ends_connections_in_every_phase() -> None:
-    server = Server()
-    await server.start()
-    async with raw(server) as new, raw(server) as torn, raw(server) as begun:
-        torn.send(b"\0\0")
-        await begun.begin()
-        await server.close()
-        for client in (new, torn, begun):
-            assert await client.is_closed()
-
-
 async def test_closing_right_behind_a_connect_leaves_nothing() -> None:
     for turns in range(4):
         server = Server()
@@ -158,20 +143,6 @@ async def test_closing_right_behind_a_connect_leaves_nothing() -> None:
             await server.close()
         assert len(asyncio.all_tasks()) == 1
         gc.collect()  # a socket left open warns, and a warning is an error
-
-
-@pytest.mark.parametrize("tick_time", [0, -1, float("nan"), 0.0005])
-def test_a_tick_is_a_millisecond_at_least(tick_time: float) -> None:
-    with pytest.raises(ValueError, match="tick_time"):
-        Server(tick_time=tick_time)
-
-
-async def test_the_tick_bounds_session_timeouts() -> None:
-    async with Server(tick_time=0.1) as server:
-        async with zkwire.connect(server.hosts, session_timeout=60) as zk:
-            assert zk.session_timeout == 2.0
-        async with zkwire.connect(server.hosts, session_timeout=0.01) as zk:
-            assert zk.session_timeout == 0.2
 
 
 # -- down and up --------------------------------------------------------------------------------------
@@ -248,23 +219,6 @@ async def test_a_bad_length_ends_that_connection_alone(length: int) -> None:
         await good.read_frame()
 
 
-async def test_the_largest_frame_is_taken_and_a_byte_more_is_not() -> None:
-    async with Server(max_buffer=1000) as server, raw(server) as client:
-        await client.begin()
-        client.send(frame(RequestHeader(1, PingRequest.opcode).encode().ljust(1000)))
-        await client.read_frame()
-        client.send(frame(bytes(1001)))
-        assert await client.is_closed()
-
-
-@pytest.mark.parametrize("size", range(8))
-async def test_a_payload_too_short_for_a_header_closes(size: int) -> None:
-    async with Server() as server, raw(server) as client:
-        await client.begin()
-        client.send(frame(bytes(size)))
-        assert await client.is_closed()
-
-
 async def test_a_word_comes_in_pieces_and_with_a_newline() -> None:
     async with Server() as server, raw(server) as client:
         for byte in b"ruok":
@@ -272,23 +226,6 @@ async def test_a_word_comes_in_pieces_and_with_a_newline() -> None:
             await asyncio.sleep(0)
         assert await client.reader.read() == b"imok"
         assert await ask(server, "ruok\n") == "imok"
-
-
-async def test_a_word_is_a_length_behind_the_handshake() -> None:
-    async with Server() as server, raw(server) as client:
-        await client.begin()
-        client.send(b"ruok")
-        assert await client.is_closed()
-
-
-async def test_a_reset_is_survived() -> None:
-    async with Server() as server:
-        for torn in (b"", b"\0\0", frame(HANDSHAKE), frame(HANDSHAKE) + PING * 100 + b"\0"):
-            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.write(torn)
-            writer.transport.abort()
-            assert await ask(server, "ruok") == "imok"
 
 
 async def test_a_client_that_does_not_read_is_not_read_either() -> None:
@@ -354,16 +291,6 @@ async def test_a_session_of_30_seconds_ends_in_no_time() -> None:
             assert time.monotonic() - started < 5
 
 
-async def test_sessions_also_end_by_the_time_of_the_loop() -> None:
-    async with Server(tick_time=0.02) as server:
-        async with raw(server) as client:
-            await client.begin()
-        assert len(server.sessions) == 1
-        async with zkwire.connect(server.hosts) as zk, asyncio.timeout(30):
-            while server.sessions != [zk.session_id]:
-                await zk.ping()
-
-
 async def test_a_connection_without_a_session_is_dropped_after_10_to_20_seconds() -> None:
     clock = VirtualClock()
     async with Server(clock=clock) as server, raw(server) as silent, raw(server) as torn, raw(server) as begun:
@@ -393,28 +320,7 @@ async def test_servers_share_a_clock() -> None:
         assert stamps[1] - stamps[0] in (1.5, 1500)
 
 
-async def test_containers_are_cleaned_up_when_the_clock_says_so() -> None:
-    clock = VirtualClock()
-    async with Server(clock=clock, tick_time=30) as server, zkwire.connect(server.hosts, session_timeout=600) as zk:
-        await zk.create("/box", container=True)
-        await zk.create("/box/a")
-        await zk.delete("/box/a")
-        assert await zk.exists("/box") is not None
-        clock.advance(60)
-        assert await zk.exists("/box") is None
-
-
 # -- load ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow("measures processor time, which a tracer changes")
-async def test_5000_gets_take_less_than_a_second_of_processor_with_the_client_in_it() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        await zk.create("/a", b"x")
-        started = time.process_time()
-        for _ in range(5000):
-            await zk.get("/a")
-        assert time.process_time() - started < 1.0
 
 
 # -- on the side --------------------------------------------------------------------------------------

@@ -34,28 +34,6 @@ async def test_a_connection_dropped_after_a_create_leaves_the_node() -> None:
         assert zk.session_id == session
 
 
-async def test_what_was_asked_before_a_dropped_request_is_answered() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        with server.drop_before("create", path="/c"):
-            creating = [zk.create(path) for path in ("/a", "/b", "/c", "/d")]
-            results = await asyncio.gather(*creating, return_exceptions=True)
-        assert results[:2] == ["/a", "/b"]
-        assert all(isinstance(result, zkwire.ConnectionLostError) for result in results[2:])
-        assert sorted(await zk.get_children("/")) == ["a", "b", "zookeeper"]
-
-
-async def test_a_transaction_is_met_by_the_path_of_any_of_its_operations() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        transaction = zk.transaction()
-        transaction.create("/a")
-        transaction.create("/b")
-        with server.drop_after(path="/b") as fault:
-            with pytest.raises(zkwire.ConnectionLostError):
-                await transaction.commit()
-            assert fault.hits == 1
-        assert await zk.exists("/a") is not None
-
-
 async def test_the_nth_fitting_request_is_hit() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         with server.answering("create", zkwire.QuotaExceededError, path=re.compile("/n.*"), nth=2, times=1) as fault:
@@ -66,55 +44,6 @@ async def test_the_nth_fitting_request_is_hit() -> None:
             await zk.create("/n3")
             assert fault.hits == 1
         assert await zk.exists("/n2") is None
-
-
-async def test_a_chosen_error_answers_while_the_block_lasts() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        await zk.create("/a")
-        with server.answering("getData", zkwire.NoNodeError, path="/a"):
-            for _ in range(2):
-                with pytest.raises(zkwire.NoNodeError):
-                    await zk.get("/a")
-            assert await zk.exists("/a") is not None
-        await zk.get("/a")
-
-
-async def test_other_sessions_are_not_hit() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as one, zkwire.connect(server.hosts) as two:
-        with server.answering("exists", -1, session=two.session_id % 2**64):
-            assert await one.exists("/") is not None
-            with pytest.raises(zkwire.SystemServerError):
-                await two.exists("/")
-
-
-async def test_held_replies_come_with_their_events_in_order() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        order: list[str] = []
-        _, watch = await zk.exists_and_watch("/a")
-
-        async def note(name: str, awaited: object) -> None:
-            assert isinstance(awaited, asyncio.Future | asyncio.Task)
-            await awaited
-            order.append(name)
-
-        async with server.hold_replies(session=zk.session_id) as held:
-            reply = asyncio.create_task(zk.create("/a"))
-            event = asyncio.create_task(watch_once(watch))
-            notes = [asyncio.create_task(note("event", event)), asyncio.create_task(note("reply", reply))]
-            await held.until_hit()
-            assert await other.exists("/a") is not None  # carried out
-            later = asyncio.create_task(zk.exists("/a"))
-            await held.until_hit(2)
-            assert not reply.done()
-            assert not event.done()
-            assert not later.done()
-        await asyncio.gather(*notes)
-        assert order == ["event", "reply"]
-        assert await later is not None
-
-
-async def watch_once(watch: zkwire.Watch) -> zkwire.WatchEvent:
-    return await watch
 
 
 async def test_a_hold_of_one_reply_lets_earlier_ones_out_and_keeps_later_ones() -> None:
@@ -185,16 +114,6 @@ async def test_the_client_of_an_expired_session_learns_it_and_its_nodes_are_dele
         assert await other.exists("/mine") is None
         with pytest.raises(LookupError, match="no session 0x1234"):
             server.expire(0x1234)
-
-
-async def test_a_dropped_session_resumes() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        session = zk.session_id
-        assert server.drop(session) == 1
-        assert await zk.exists("/") is not None
-        assert zk.session_id == session
-        await other.exists("/")
-        assert server.drop() == 2
 
 
 async def test_garbage_ends_a_connection_and_not_a_session() -> None:

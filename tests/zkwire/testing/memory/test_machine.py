@@ -1,0 +1,254 @@
+"""What no comparison with a real server shows of the machine: time, restarts, the largest numbers, addresses.
+
+tests/conformance, tests/captures and tests/differential compare all else with real servers.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.machine_client import DELETED, EPHEMERAL, OPEN, SEQUENTIAL, Client, World
+from zkwire.testing.memory.machine import Settings
+from zkwire.wire.records import ACL, ConnectResponse
+from zkwire.wire.requests import (
+    AddWatchRequest,
+    ClientInfoRecord,
+    CreateContainerRequest,
+    CreateTTLRequest,
+    DeleteRequest,
+    GetChildren2Request,
+    GetDataRequest,
+    PingRequest,
+    WhoAmIRequest,
+)
+
+TICK = 2.0
+REFUSED = ConnectResponse(0, 0, 0, bytes(16))
+BOB = "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="
+
+
+@pytest.fixture
+def world() -> World:
+    return World(Settings(tick_time=TICK))
+
+
+@pytest.fixture
+def client() -> Client:
+    return World().client()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "id_", "is_valid"),
+    [
+        ("world", "anyone", True),
+        ("world", "bob", False),
+        ("digest", BOB, True),
+        ("digest", "bob", False),
+        ("digest", "a:b:c", False),
+        ("digest", "a:b::", True),
+        ("digest", ":", False),
+        ("digest", ":b", True),
+        ("digest", "", False),
+        ("ip", "1.2.3.4", True),
+        ("ip", "1.2.3.4/0", True),
+        ("ip", "1.2.3.4/32", True),
+        ("ip", "1.2.3.4/33", False),
+        ("ip", "1.2.3.4/x", False),
+        ("ip", "1.2.3", False),
+        ("ip", "1.2.3.256", False),
+        ("ip", "::1", True),
+        ("ip", "::1/128", True),
+        ("ip", "::1/129", False),
+        ("ip", "1:2:3:4:5:6:7:8", True),
+        ("ip", "1:2:3", False),
+        ("ip", "1::2::3", False),
+        ("ip", "1:2:3:4::5:6:7:8", False),
+        ("ip", "::12345", False),
+        ("ip", "host", False),
+        ("super", "", False),
+        ("sasl", "bob", False),
+        ("x509", "CN=bob", False),
+        ("", "", False),
+        ("auth", "", False),
+    ],
+)
+def test_what_may_stand_in_an_acl(client: Client, scheme: str, id_: str, is_valid: bool) -> None:
+    """A wrong entry gives InvalidACL."""
+    assert client.create("/a", acl=[ACL(31, scheme, id_)]).err == (0 if is_valid else -114)
+
+
+@pytest.mark.parametrize(
+    ("peer", "expression", "matches"),
+    [
+        ("10.1.2.3", "10.1.2.3", True),
+        ("10.1.2.3", "10.1.2.4", False),
+        ("10.1.2.3", "10.0.0.0/8", True),
+        ("10.1.2.3", "11.0.0.0/8", False),
+        ("10.1.2.3", "9.9.9.9/0", True),
+        ("10.1.2.3", "10.1.2.0/30", True),
+        ("10.1.2.4", "10.1.2.0/30", False),
+        ("::1", "::1", True),
+        ("::1", "0:0:0:0:0:0:0:1", True),
+        ("::1", "::2/127", False),
+        ("::3", "::2/127", True),
+        ("::1", "0.0.0.1", False),
+        ("10.1.2.3", "::/0", False),
+        ("::ffff:10.1.2.3", "10.1.2.3", True),
+    ],
+)
+def test_addresses_match_by_their_leading_bits(peer: str, expression: str, matches: bool) -> None:
+    world = World()
+    owner = world.client()
+    owner.create("/a", acl=[ACL(1, "ip", expression)])
+    visitor = Client(world, peer)
+    visitor.connect()
+    assert visitor.ask(GetDataRequest("/a", False)).err == (0 if matches else -102)
+
+
+def test_an_ipv6_peer_is_named_as_java_names_it() -> None:
+    world = World()
+    client = Client(world, "2001:db8::1%eth0")
+    client.connect()
+    assert client.ask(WhoAmIRequest()).reply.identities == [ClientInfoRecord("ip", "2001:db8:0:0:0:0:0:1%eth0")]
+
+
+def test_the_sequence_sticks_at_the_largest_number() -> None:
+    """Servers from 3.6 on stop at the largest int, and answer that the node exists."""
+    world = World()
+    client = world.client()
+    client.create("/p")
+    world.machine.tree.nodes["/p"].creates = 2**31 - 1
+    assert client.create("/p/n", flags=SEQUENTIAL).reply.path == "/p/n2147483647"
+    assert client.create("/p/n", flags=SEQUENTIAL).err == -110
+    assert client.create("/p/m", flags=SEQUENTIAL).reply.path == "/p/m2147483647"
+
+
+def test_versions_wrap(client: Client) -> None:
+    """A version is a Java int: after the largest comes the smallest."""
+    client.create("/a")
+    client.world.machine.tree.nodes["/a"].version = 2**31 - 1
+    assert client.set("/a", b"", 2**31 - 1).reply.stat.version == -(2**31)
+
+
+def test_children_come_in_no_order_that_one_could_rely_on(client: Client) -> None:
+    for number in range(9):
+        client.create(f"/{number}")
+    first, again = (client.ask(GetChildren2Request("/", False)).reply.children for _ in range(2))
+    assert first == again
+    assert first != sorted(first)
+    assert sorted(first) == [*map(str, range(9)), "zookeeper"]
+
+
+@pytest.mark.parametrize(
+    ("start", "timeout", "ends"), [(1000.0, 4.0, 1006.0), (1000.5, 4.0, 1006.0), (1001.9, 5.0, 1008.0)]
+)
+def test_a_silent_session_ends_at_the_next_tick(start: float, timeout: float, ends: float) -> None:
+    """A session ends at the first tick after its timeout, never at its timeout."""
+    world = World(Settings(tick_time=TICK), now=start)
+    client = world.client(timeout=round(timeout * 1000))
+    assert world.machine.sessions.next_deadline() == ends
+    world.machine.advance(ends - 0.001)
+    assert not client.is_closed
+    world.machine.advance(ends)
+    assert client.is_closed
+    assert client.take() == [], "it is closed without a word"
+    assert not world.machine.sessions.by_id
+    assert world.machine.last_zxid == 2
+
+
+def test_any_request_is_a_sign_of_life(world: World) -> None:
+    client = world.client(timeout=4_000)
+    for _ in range(5):
+        world.sleep(3.9)
+        assert client.ask(PingRequest()).err == 0
+    world.sleep(6.0)
+    assert client.is_closed
+
+
+def test_a_lost_connection_leaves_its_session_until_its_time_is_over(world: World) -> None:
+    """Its ephemeral nodes stay as long as it does."""
+    client, other = world.client(timeout=4_000), world.client(timeout=40_000)
+    client.create("/e", flags=EPHEMERAL)
+    other.ask(AddWatchRequest("/e", 0))
+    world.machine.lost(client.connection, world.now)
+    world.sleep(3.9)
+    assert other.exists("/e").err == 0
+    world.sleep(2.2)
+    assert other.look() == [(DELETED, "/e")]
+    assert other.exists("/e").err == -101
+    late = Client(world)
+    assert late.connect(resume=client) == REFUSED
+
+
+def test_a_container_goes_once_its_last_child_has_gone(world: World) -> None:
+    """It goes at the next clean-up, with a zxid of its own; a container that never had a child stays."""
+    client = world.client(timeout=40_000)
+    client.ask(CreateContainerRequest("/c", b"", OPEN, 4))
+    client.ask(CreateContainerRequest("/unused", b"", OPEN, 4))
+    client.create("/c/x")
+
+    def live(seconds: float) -> None:
+        for _ in range(round(seconds / 10)):
+            world.sleep(10.0)
+            client.ask(PingRequest())
+
+    live(70)
+    assert client.exists("/c").err == 0
+    client.ask(DeleteRequest("/c/x", -1))
+    client.ask(AddWatchRequest("/c", 0))
+    before = client.exists("/c").zxid
+    live(40)
+    assert client.look() == []
+    live(20)
+    assert client.look() == [(DELETED, "/c")]
+    assert client.event_zxids == [before + 1]
+    assert client.exists("/unused").zxid == before + 1
+
+
+def test_a_ttl_node_goes_when_it_is_childless_and_unchanged_for_its_time() -> None:
+    """It goes at the clean-up after its time to live."""
+    world = World(Settings(tick_time=TICK, container_interval=1.0, max_session_timeout=1000.0))
+    client = world.client(timeout=1_000_000)
+    client.ask(CreateTTLRequest("/t", b"", OPEN, 5, 5_000))
+    client.ask(CreateTTLRequest("/with", b"", OPEN, 5, 5_000))
+    client.create("/with/child")
+    world.sleep(4.0)
+    client.set("/t")
+    world.sleep(5.0)
+    assert client.exists("/t").err == 0, "a set starts its time again"
+    world.sleep(1.0)
+    assert client.exists("/t").err == -101
+    assert client.exists("/with").err == 0
+    client.ask(DeleteRequest("/with/child", -1))
+    world.sleep(1.0)
+    assert client.exists("/with").err == -101
+
+
+def test_a_restart_keeps_nodes_and_sessions_and_drops_connections_and_watches(world: World) -> None:
+    """Sessions get their full timeout again."""
+    client = world.client(timeout=4_000)
+    client.create("/e", flags=EPHEMERAL)
+    client.ask(AddWatchRequest("/e", 0))
+    world.now += 100.0  # it was down for long: the time of its sessions begins again
+    world.machine.restart(world.now)
+    assert client.is_closed
+    assert not world.machine.connections
+    assert not world.machine.watches.by_path
+    world.sleep(3.9)
+    again = Client(world)
+    assert again.connect(resume=client, seen=2) is not None
+    assert again.exists("/e").reply.stat.ephemeral_owner == client.session_id
+    fresh = world.client()
+    assert fresh.session_id != client.session_id
+
+
+def test_a_restart_can_lose_everything(world: World) -> None:
+    client = world.client()
+    client.create("/a")
+    world.machine.restart(world.now, lose_data=True)
+    assert (world.machine.last_zxid, "/a" in world.machine.tree.nodes) == (0, False)
+    ahead = Client(world)
+    assert ahead.connect(resume=client, seen=2) is None
+    lost = Client(world)
+    assert lost.connect(resume=client) == REFUSED
+    assert world.client().session_id != client.session_id
