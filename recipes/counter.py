@@ -1,7 +1,7 @@
 """A counter in a node, to which several clients add; each addition is carried out exactly once.
 
 This module encodes the number, combines the additions that wait at the same time into one write, and repeats a write
-that came too late.  `recipes.common.exact_writer` takes care that each write is carried out once.
+that came too late.  `recipes.common.receipts` takes care that each write is carried out once.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from recipes.common.decoded_stream import DecodedStream
-from recipes.common.exact_writer import ExactWriter
+from recipes.common.receipts import ExactWriter
+from recipes.common.retrying import until_answered
 from recipes.common.shared_nodes import read_or_create
-from zkwire import ACL, OPEN_ACL, Client, Node, NoNodeError, ZooKeeperError, validate_path
+from zkwire import ACL, OPEN_ACL, Client, Node, NoNodeError, validate_path
 
 SIZES: Final = (8, 4)
 
@@ -28,7 +28,11 @@ _SLOW: Final = 0.05  # seconds
 
 
 def encoded(value: int, size: int, path: str) -> bytes:
-    """Return `value` as a counter of `size` bytes stores it: signed, big-endian.  Raises: OverflowError."""
+    """Return `value` as a counter of `size` bytes stores it: signed, big-endian.
+
+    Raises:
+        OverflowError: if it needs more bytes.
+    """
     try:
         return value.to_bytes(size, "big", signed=True)
     except OverflowError:
@@ -36,13 +40,17 @@ def encoded(value: int, size: int, path: str) -> bytes:
 
 
 def decoded(data: bytes, size: int, path: str) -> int:
-    """Return the number in `data`, 0 if it is empty.  Raises: ValueError when it does not have `size` bytes."""
+    """Return the number in `data`, 0 if it is empty.
+
+    Raises:
+        ValueError: if it does not have `size` bytes.
+    """
     if not data:
         return 0
     if len(data) != size:
         raise ValueError(
-            f"{path} holds {len(data)} bytes, which is no counter of {size} bytes (Curator's DistributedAtomicLong has"
-            " 8, its SharedCount 4: choose with size=)"
+            f"{path} holds {len(data)} bytes, which is not a counter of {size} bytes (Curator's DistributedAtomicLong"
+            " has 8, its SharedCount 4: choose with size=)"
         )
     return int.from_bytes(data, "big", signed=True)
 
@@ -54,37 +62,30 @@ class _Known(NamedTuple):
     version: int
 
 
-@dataclass(slots=True, eq=False)
-class _Addition:
-    """One call of `add`; at its end it has either a `value` or an `error`."""
+class _Addition(NamedTuple):
+    """One call of `add`: `total` is the new value, and is cancelled with its caller."""
 
     n: int
-    value: int | None = None
-    error: Exception | None = None
-
-    @property
-    def is_done(self) -> bool:
-        return self.value is not None or self.error is not None
-
-    def result(self) -> int:
-        if self.error is not None:
-            raise self.error
-        assert self.value is not None
-        return self.value
+    total: asyncio.Future[int]
 
 
 class Counter:
     """A whole number in a node, to which several clients may add.
 
+    ::
+
         counter = Counter(zk, "/orders/count")
         number = await counter.add(1)             # the new value; no other add of 1 returns the same
         async for value in counter.watch(): ...   # now and after each change
 
-    Arguments: `path` of the node; the first `add` creates it, persistent and with 0 in it, if it is missing; `size` of
-    the number in bytes: 8 to share the node with Curator's DistributedAtomicLong, 4 with its SharedCount and
-    DistributedAtomicInteger; `acl` of every node that is created, None: all clients may use the node, and only this
-    one may write its traces, if it has an identity.
     Do not delete the node while the counter is in use: the count would begin again from 0.
+
+    Args:
+        path: The node; the first `add` creates it, persistent and with 0 in it, if it is missing.
+        size: The size of the number in bytes: 8 to share the node with Curator's DistributedAtomicLong, 4 with its
+            SharedCount and DistributedAtomicInteger.
+        acl: The ACL of every node that is created.  None: all clients may use the node, and only this one may write its
+            write receipts, if it has an identity.
     """
 
     def __init__(self, zk: Client, path: str, *, size: int = 8, acl: Sequence[ACL] | None = None) -> None:
@@ -95,10 +96,9 @@ class Counter:
         self.size = size
         self._acl = OPEN_ACL if acl is None else acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
-        self._adding = asyncio.Lock()  # held by the task whose write is under way; the others wait in their order
         self._waiting: list[_Addition] = []  # for the next write
-        self._shared_write: asyncio.Task[None] | None = None  # of several additions, while it is under way
-        self._sharing: list[_Addition] = []  # those of its additions whose callers wait
+        self._writing: asyncio.Task[None] | None = None
+        self._under_way: list[_Addition] = []  # those that the present write carries out together
         self._known: _Known | None = None
 
     async def add(self, n: int = 1) -> int:
@@ -106,62 +106,58 @@ class Counter:
 
         `n` is added exactly once, even if a connection breaks: when an answer is lost, the client finds out whether
         the write was carried out.  When another client adds at the same moment, the addition is repeated until it
-        succeeds.  Tasks that share this object add in the order of their calls; those that wait while a write is under
-        way share the next one.
-        Raises: OverflowError when the new value does not fit; ConnectionLostError with `maybe_applied` only when an
-        answer was lost and the session expired before its outcome was known; NoAuthError, also when this client may
-        write the node but not create its trace below it; ValueError when the node holds no counter; TypeError.
-        Cancellation: `n` may have been added; it is not added later, unless it shares a write with additions whose
-        callers go on waiting.
-        Requests: one (multi), except for the first add, when no other client adds meanwhile; two more for each
-        addition of another client that came first.
+        succeeds.
+
+        Raises:
+            OverflowError: if the new value does not fit.
+            ConnectionLostError: with `maybe_applied`, if an answer was lost and the session expired before its outcome
+                was known.
+            NoAuthError: if this client may not write the node, or not create its write receipt below it.
+            ValueError: if the node holds no counter.
+            TypeError: if `n` is not a whole number.
+
+        Cancellation:
+            `n` may have been added; it is not added later, unless it shares a write with additions whose callers go on
+            waiting.
+
+        Order:
+            Tasks that share this object add in the order of their calls; those that wait while a write is under way
+            share the next one.
+
+        Requests:
+            One (multi), except for the first add, when no other client adds meanwhile; two more for each addition of
+            another client that came first.
         """
         if isinstance(n, bool) or not isinstance(n, int):
             raise TypeError(f"only a whole number can be added to {self.path}, not {n!r}")
         encoded(n, self.size, self.path)
-        addition = _Addition(n)
+        addition = _Addition(n, asyncio.get_running_loop().create_future())
         self._waiting.append(addition)
+        if self._writing is None:
+            self._write_waiting()
         try:
-            async with self._adding:
-                while self._shared_write is not None:  # its first task was cancelled; the write goes on
-                    await asyncio.wait([self._shared_write])
-                if not addition.is_done:
-                    await self._write_waiting()
-        except BaseException:
-            self._withdraw(addition)
+            return await addition.total
+        except asyncio.CancelledError:
+            if self._writing is not None and all(each.total.cancelled() for each in self._under_way):
+                self._writing.cancel()
             raise
-        return addition.result()
 
-    def _withdraw(self, addition: _Addition) -> None:
-        """Take note that the caller of `addition` was cancelled; end the shared write if no other caller waits."""
-        if addition in self._waiting:  # its write has not begun
-            self._waiting.remove(addition)
-        elif addition in self._sharing:
-            self._sharing.remove(addition)
-            if not self._sharing and self._shared_write is not None:
-                self._shared_write.cancel()
+    def _write_waiting(self) -> None:
+        """Carry out the additions that wait, in a task of its own: the end of one caller must not end the others."""
+        self._under_way, self._waiting = [each for each in self._waiting if not each.total.done()], []
+        self._writing = None
+        if self._under_way:
+            self._writing = asyncio.get_running_loop().create_task(self._write(self._under_way))
+            self._writing.add_done_callback(self._has_written)
 
-    async def _write_waiting(self) -> None:
-        """Carry out the additions that wait, the caller's among them; an error of several is in each of them."""
-        additions, self._waiting = self._waiting, []
-        if len(additions) == 1:
-            await self._write(additions)
-            return
-        # In a task of its own: the cancellation of the caller must not end the additions of the others.
-        self._sharing = list(additions)
-        self._shared_write = asyncio.get_running_loop().create_task(self._write_for_all(additions))
-        await asyncio.shield(self._shared_write)
-
-    async def _write_for_all(self, additions: Sequence[_Addition]) -> None:
-        try:
-            await self._write(additions)
-        except (ZooKeeperError, ValueError, RuntimeError) as error:
-            for addition in additions:
+    def _has_written(self, writing: asyncio.Task[None]) -> None:
+        for addition in self._under_way:
+            if writing.cancelled():
+                addition.total.cancel()
+            elif (error := writing.exception()) is not None and not addition.total.done():
                 # Each gets an error of its own: if all raised one object, each would add its traceback to it.
-                addition.value, addition.error = None, copy(error)
-        finally:
-            self._shared_write = None
-            self._sharing = []
+                addition.total.set_exception(copy(error))
+        self._write_waiting()
 
     async def _write(self, additions: Sequence[_Addition]) -> None:
         """Write the sum of `additions` and give each its value, or the OverflowError of its own."""
@@ -172,51 +168,65 @@ class Counter:
             is_fresh = known is None
             if known is None:
                 known = self._read(await read_or_create(self._zk, self.path, self._zero, self._acl))
-            value = self._add_up(additions, known.value)
-            if value is None:
-                if is_fresh:
-                    return
-                continue  # another client may have subtracted something meanwhile
+            totals = self._add_up(additions, known.value)
+            values = [total for total in totals if isinstance(total, int)]
             began = loop.time()
-            if await self._writer.write(encoded(value, self.size, self.path), known.version):
-                self._known = _Known(value, known.version + 1)
-                return
-            # A value that was out of date already is no sign of another client that adds at this moment.
-            if is_fresh:
-                losses += 1
-                share = int(self._zk.unique_id()[:8], 16) / 2**32
-                await asyncio.sleep(share * min(2**losses, _LONGEST_PAUSE) * min(loop.time() - began, _SLOW))
+            if not values:
+                if not is_fresh:
+                    continue  # another client may have subtracted something meanwhile
+            elif await self._writer.write(encoded(values[-1], self.size, self.path), known.version):
+                self._known = _Known(values[-1], known.version + 1)
+            else:
+                # A value that was out of date already is no sign of another client that adds at this moment.
+                if is_fresh:
+                    losses += 1
+                    share = int(self._zk.unique_id()[:8], 16) / 2**32
+                    await asyncio.sleep(share * min(2**losses, _LONGEST_PAUSE) * min(loop.time() - began, _SLOW))
+                continue
+            for addition, total in zip(additions, totals, strict=True):
+                if addition.total.done():
+                    continue
+                if isinstance(total, int):
+                    addition.total.set_result(total)
+                else:
+                    addition.total.set_exception(total)
+            return
 
-    def _add_up(self, additions: Sequence[_Addition], value: int) -> int | None:
-        """Give each addition its value, beginning from `value`; return the last one, None if none of them fits."""
-        fits = False
+    def _add_up(self, additions: Sequence[_Addition], value: int) -> list[int | OverflowError]:
+        """Return the new value after each addition, beginning from `value`; the error of one that does not fit."""
+        totals: list[int | OverflowError] = []
         for addition in additions:
             try:
                 encoded(value + addition.n, self.size, self.path)
             except OverflowError as error:
-                addition.value, addition.error = None, error
+                totals.append(error)
             else:
                 value += addition.n
-                addition.value, addition.error = value, None
-                fits = True
-        return value if fits else None
+                totals.append(value)
+        return totals
 
     async def get(self) -> int:
-        """Return the value, 0 if the node is missing (request: getData).
+        """Return the value, 0 if the node is missing.
 
-        Raises: ValueError when the node holds no counter.
-        Order: includes everything that this client added before.  Additions of other clients may be missing; to
-        include them, call `zk.sync` first.
+        Raises:
+            ValueError: if the node holds no counter.
+
+        Order:
+            Includes everything that this client added before.  Additions of other clients may be missing; to include
+            them, call `zk.sync` first.
+
+        Requests:
+            getData.
         """
         try:
-            return self._read(await self._zk.get(self.path)).value
+            return self._value_of(await until_answered(self._zk, lambda: self._zk.get(self.path)))
         except NoNodeError:
             return 0
 
     def watch(self) -> CounterStream:
         """Return a stream of the value, now and after each change, 0 while the node is missing.
 
-        Raises, from the iteration: as DecodedStream; also ValueError when the node holds no counter.
+        The iteration raises what that of DecodedStream raises, and ValueError if the node holds no counter.
         """
         return CounterStream(self._zk, self.path, self._value_of)
 

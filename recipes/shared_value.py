@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from recipes.common.decoded_stream import DecodedStream
-from recipes.common.exact_writer import ANY_VERSION, ExactWriter
+from recipes.common.receipts import ANY_VERSION, ExactWriter
 from recipes.common.shared_nodes import read_or_create
 from zkwire import ACL, OPEN_ACL, Client, Node, validate_path
 

@@ -11,7 +11,6 @@ while the first one still has it, and whoever is done first deletes it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
@@ -19,6 +18,7 @@ from typing import Self
 
 import zkwire
 from recipes.common.numbers import next_number
+from recipes.common.retrying import read, read_synced, result, until_answered
 from recipes.line.contenders import Contender, contender
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Hold
@@ -70,7 +70,11 @@ class Item(bytes):
         return self._lease.certain_for()
 
     def check(self) -> None:
-        """Return if the claim certainly holds.  Raises: LockLostError."""
+        """Return if the claim certainly holds.
+
+        Raises:
+            LockLostError: if it may not.
+        """
         self._lease.check()
 
     async def lost(self) -> LockLostError | None:
@@ -101,38 +105,39 @@ class Item(bytes):
     async def release(self) -> None:
         """Delete the item from the queue if it was handled, otherwise hand it back.
 
-        Raises: LockLostError when the session ended before the item was known to be deleted.
-        Cancellation: the work goes on in the background.
+        Raises:
+            LockLostError: if the claim was lost, or the session ended before the item was known to be deleted.
+
+        Cancellation:
+            The work goes on in the background.
         """
         if await self._lease.is_left_to_bodies():
             return
-        error = await asyncio.shield(self._nodes.in_background(self._end()))
-        if error is not None:
-            raise error
+        ending = self._nodes.in_background(self._end())
+        await asyncio.wait([ending])
+        ending.result()
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
-    async def _end(self) -> ZooKeeperError | None:
-        """Do the work of `release`; return its error as a value, because the caller may have been cancelled."""
+    async def _end(self) -> None:
         if self._is_lost or not self._is_handled:
             await self._hand_back()
-            return None
+            return
         try:
             await self._delete()
         except zkwire.SessionError as error:
-            return LockLostError(self.path, f"{error}; the item may be handled again")
-        except LockLostError as error:
-            return error
-        except ZooKeeperError as error:
+            raise LockLostError(self.path, f"{error}; the item may be handled again") from None
+        except LockLostError:
+            raise
+        except ZooKeeperError:
             await self._hand_back()
-            return error
-        return None
+            raise
 
     async def _hand_back(self) -> None:
         self._on_hand_back()
         if self._is_lost:
             # In the background: it may take until a server answers again, or until the session is over.
-            self._nodes.in_background(self._free())
+            self._nodes.in_background(self._nodes.free(self._name, claim=self.path, session_id=self._session_id))
             await self._lease.release_at_once()
             return
         discarded = self._nodes.discard(self._taken_node, self._session_id)
@@ -140,15 +145,13 @@ class Item(bytes):
         if discarded is not None:
             await discarded
 
-    async def _free(self) -> None:
-        """Delete the taken node of a lost claim, unless it belongs to a later claim of the item."""
-        with contextlib.suppress(ZooKeeperError):
-            await self._nodes.free(self._name, claim=self.path, session_id=self._session_id)
-
     async def _delete(self) -> None:
         """Delete the item and both nodes of the claim, in one transaction that needs all three.
 
-        Raises: SessionError, LockLostError; whatever else the server refuses.
+        Raises:
+            SessionError: if the session has ended.
+            LockLostError: if the claim was lost.
+            ServerError: if the server refuses it otherwise.
         """
         if self._lease.is_over:
             if (loss := self._lease.find_loss()) is not None:
@@ -159,54 +162,52 @@ class Item(bytes):
         self._lease.leave_node()
         ticket = self._lease.ticket
         try:
-            await self._commit()
-        except zkwire.TransactionError as refused:
+            await until_answered(self._zk, self._commit, renews=False)
+        except ZooKeeperError as error:
             # The claim's own node first: while it is there, its lease may be looked for.
             await ticket.removal.start()
-            if isinstance(refused.cause, zkwire.NoNodeError):
-                # If only the item is missing, a person has deleted it by hand, and it counts as handled.
-                self._is_lost = refused.cause.path != self.entry
-                await self._hand_back()
-                if self._is_lost:
-                    raise LockLostError(
-                        self.path, "another client has deleted it; the item may be handled again"
-                    ) from None
-                return
-            if isinstance(refused.cause, zkwire.NotEmptyError):
-                refused.cause.hint = "the item was handled, but cannot be deleted: another client put nodes below it"
-            raise refused.cause from None
-        except ZooKeeperError:
-            await ticket.removal.start()
-            raise
+            if not isinstance(error, zkwire.TransactionError):
+                raise
+            if isinstance(error.cause, zkwire.NotEmptyError):
+                error.cause.hint = "the item was handled, but cannot be deleted: another client put nodes below it"
+            if not isinstance(error.cause, zkwire.NoNodeError):
+                raise error.cause from None
+            # If only the item is missing, a person has deleted it by hand, and it counts as handled.
+            self._is_lost = error.cause.path != self.entry
+            await self._hand_back()
+            if self._is_lost:
+                why = "another client has deleted it; the item may be handled again"
+                raise LockLostError(self.path, why) from None
         finally:
             ticket.watches.cancel()
 
     async def _commit(self) -> None:
-        """Delete the three nodes; after a lost answer, look whether they are gone.  Raises: as a transaction."""
+        """Delete the three nodes; after a lost answer, see whether they are gone."""
+        paths = (self.path, self._taken_node, self.entry)
         while True:
             transaction = self._zk.transaction(session_id=self._session_id)
-            for path in (self.path, self._taken_node, self.entry):
+            for path in paths:
                 transaction.delete(path)
             try:
                 await transaction.commit()
             except zkwire.ConnectionLostError:
                 # When it was carried out, all three are gone, and no other consumer can have claimed the item since.
-                now, left = await self._nodes.read_after_loss(self.path, self._taken_node, self.entry)
-                if now != self._session_id:
+                left = await read_synced(self._zk, self._nodes.path, *map(GetData, paths))
+                if self._zk.session_id != self._session_id:
                     raise zkwire.SessionExpiredError(
                         "the session ended before the item was known to be deleted"
                     ) from None
-                if any(node is not None for node in left):
-                    continue  # this is refused if somebody has deleted one of them by hand
+                if any(result(node) is not None for node in left):
+                    continue  # this is refused if another client has deleted one of them by hand
             return
 
 
 async def claims(nodes: Nodes) -> list[Contender]:
     """Return the items that are claimed, with the claim of each; see Queue.claims."""
-    listed, entries = await nodes.zk.pipeline([GetChildren(nodes.taken), GetData(nodes.entries)])
+    listed, entries = await read(nodes.zk, GetChildren(nodes.taken), GetData(nodes.entries))
     names = in_order(child_names(listed) or (), next_number(entries.stat) if isinstance(entries, Node) else 0)
     reads = [GetData(of(name)) for name in names for of in (nodes.taken_node, nodes.entry)]
-    answers = iter(await nodes.zk.pipeline(reads) if reads else ())
+    answers = iter(await read(nodes.zk, *reads) if reads else ())
     found = []
     for name, taken, item in zip(names, answers, answers, strict=True):
         for answer in (taken, item):

@@ -3,8 +3,8 @@
     path/entries/entry-100-0000000001    an item: the data as it was put
     path/taken/entry-100-0000000001      ephemeral: a consumer has claimed this item
     path/taken/_c_<uuid>                 ephemeral: one claim, which its lease watches
-    path/put-<uuid>                      ephemeral: a trace of this client's puts, see recipes.common.trace
-    path/take-<uuid>                     ephemeral: a trace of this client's gets
+    path/put-<uuid>                      ephemeral: a write receipt of this client's puts, see recipes.common.receipts
+    path/take-<uuid>                     ephemeral: a write receipt of this client's gets
     path/consumers/, path/producers/     the waiting lines for an item, and for room
     path/room                            of bounded queues: its version counts the puts, its data is `maxsize`
 
@@ -15,7 +15,7 @@ then a consumer that was cut off while it took item 1 and now tries again would 
 
 The numbers end at 2147483647 (servers before 3.6 go on with negative ones, which keep their order).  From then on the
 server gives this last number again and again, and refuses a put while there is an item with it.  The put then creates
-`entries` and `taken` anew, in its own transaction, and the numbers begin again.  That succeeds only if both are empty;
+`entries` and `taken` again, in its own transaction, and the numbers begin again.  That succeeds only if both are empty;
 otherwise the put raises a NodeExistsError that says so, and a later put of this producer tries it again.
 """
 
@@ -24,19 +24,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import zkwire
-from recipes.common import lost_answers
 from recipes.common.parent_acl import warn_if_wider
+from recipes.common.retrying import read_synced, result, until_answered
 from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetData, Node, SessionState, join_path
+
+T = TypeVar("T")
 
 # The server's last number, which it gives again and again.
 LAST_NUMBER: Final = 2**31 - 1
 
 
 class Nodes:
-    """The nodes of the queue at `path`; arguments as Queue's.
+    """The nodes of the queue at `path`; its arguments are those of Queue.
 
     Attributes: `acl` of the nodes that all clients use; `fixed_acl` of those into which no client has anything to
     write: the items and the nodes in `taken`; `asked_acl`, the one that was given.
@@ -66,31 +68,34 @@ class Nodes:
         return f"{self.taken}/{name}"
 
     async def make(self) -> None:
-        """Create the nodes that are missing; if the connection is lost meanwhile, perhaps not all of them.
+        """Create the nodes that are missing.
 
-        Cancellation: the nodes that were created stay, because other clients may have begun to use them.
+        Cancellation:
+            The nodes that were created stay, because other clients may have begun to use them.
         """
-        # The callers try again what failed for want of these nodes.
-        with contextlib.suppress(zkwire.ConnectionLostError, zkwire.NoNodeError):
-            await self.zk.ensure_path(self.path, container=True, acl=self.acl)
-            await self.zk.ensure_path(self.entries, acl=self.acl)
-            await self.zk.ensure_path(self.taken, acl=self.acl)
+        # A node that another client has deleted meanwhile: the callers try again what failed for want of these nodes.
+        with contextlib.suppress(zkwire.NoNodeError):
+            await until_answered(self.zk, self._make, repeats=True)
+
+    async def _make(self) -> None:
+        await self.zk.ensure_path(self.path, container=True, acl=self.acl)
+        await self.zk.ensure_path(self.entries, acl=self.acl)
+        await self.zk.ensure_path(self.taken, acl=self.acl)
 
     async def check_acl(self) -> None:
         """Log a warning if an ACL was given and the queue was made with one that allows more.
 
-        Requests: none without `acl=`; otherwise getACL, when this client uses the queue for the first time.
+        Requests:
+            None without `acl=`; otherwise getACL, when this client uses the queue for the first time.
         """
         if self.asked_acl is not None:
             await warn_if_wider(self.zk, self.entries, self.asked_acl)
 
-    async def read_after_loss(self, *paths: str) -> tuple[int, list[Node | None]]:
-        """Return the session id and the nodes at `paths`, None for a missing one, after a connection was lost.
-
-        No write of the lost connection can be carried out after this read.
-        """
-        answers = await lost_answers.read(self.zk, self.path, *(GetData(path) for path in paths))
-        return self.zk.session_id, [lost_answers.result(answer) for answer in answers]
+    async def read_synced(self, path: str) -> Node | None:
+        """Return the node, None if it is missing, as it is after all earlier writes, whose answers may be lost."""
+        (answer,) = await read_synced(self.zk, self.path, GetData(path))
+        node: Node | None = result(answer)
+        return node
 
     def discard(self, path: str, session_id: int) -> asyncio.Future[None] | None:
         """Delete the ephemeral node `path` of the session for certain; return None if the session has ended.
@@ -107,23 +112,34 @@ class Nodes:
         """Delete the taken node of the item `name` for certain, if the claim at the path `claim` has created it.
 
         A later claim of the item, or a session that has ended, keeps what it has.
-        Raises: as read_after_loss.
         """
         if self.zk.session_id == session_id:
-            _, (taken,) = await self.read_after_loss(self.taken_node(name))
+            taken = await self.read_synced(self.taken_node(name))
             if taken is not None and taken.data == claim.encode():
                 discarded = self.discard(self.taken_node(name), session_id)
                 if discarded is not None:
                     await discarded
 
+    def in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run `work` in a task of its own, which goes on when the caller is cancelled."""
+        task = asyncio.get_running_loop().create_task(work)
+        # The event loop keeps only a weak reference to a task.
+        self._tasks.add(task)
+        task.add_done_callback(self._has_ended)
+        return task
+
+    def _has_ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved here, so that asyncio does not log it: a caller that was cancelled cannot
+
     async def wait_while_connected(self, work: asyncio.Task[Any]) -> None:
         """Return when `work` is done, or when the client has no connection that `work` could use.
 
-        Cancellation: does not end the wait, and is not raised.  A caller that was cancelled already uses this to finish
-        its work, and raises CancelledError afterwards.
+        Cancellation:
+            Does not end the wait, and is not raised.  A caller that was cancelled already uses this to finish its work,
+            and raises CancelledError afterwards.
         """
-        if self.zk.state is not SessionState.CONNECTED:
-            return
         losing = self.in_background(self._connection_lost())
         while not (work.done() or losing.done()):
             with contextlib.suppress(asyncio.CancelledError):
@@ -131,28 +147,17 @@ class Nodes:
         losing.cancel()
 
     async def _connection_lost(self) -> None:
-        """Return when there is no connection."""
-        states = self.zk.states()
-        try:
+        async with contextlib.aclosing(self.zk.states()) as states:
             async for state in states:
                 if state is not SessionState.CONNECTED:
                     return
-        finally:
-            states.close()
-
-    def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run `work` in a task of its own, which goes on when the caller is cancelled; `work` must not fail."""
-        task = asyncio.get_running_loop().create_task(work)
-        # The event loop keeps only a weak reference to a task.
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 def child_names(answer: object) -> list[str] | None:
-    """Return the listed children, None if their parent is missing.  Raises: any other error.
+    """Return the children in the answer to a GetChildren or a GetChildrenAndStat, None if their parent is missing.
 
-    Arguments: `answer` to a GetChildren or a GetChildrenAndStat.
+    Raises:
+        ServerError: if the server has refused the list for another reason.
     """
     if isinstance(answer, tuple):
         answer = answer[0]

@@ -1,7 +1,7 @@
 """Put items into a queue: each exactly once although answers are lost, and within the bound of the queue.
 
 A put is one transaction.  An item may be taken before its producer hears that it was put, so the items cannot show
-afterwards whether the put was carried out; a trace does, see recipes.common.trace.
+afterwards whether the put was carried out; a receipt does, see recipes.common.receipts.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import zkwire
 from recipes.common.numbers import next_number
-from recipes.common.shared_nodes import create_shared
-from recipes.common.trace import Traces
-from recipes.common.waiting import Bound, raise_unless_renewed
+from recipes.common.receipts import Receipts
+from recipes.common.retrying import read, until_answered
+from recipes.common.waiting import Bound
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
@@ -51,10 +51,7 @@ class _Room(NamedTuple):
 
 
 class Producer:
-    """Puts items into a queue.
-
-    Arguments: `nodes` of the queue; `maxsize`, how many items it may have, None for any number.
-    """
+    """Puts items into a queue of at most `maxsize` items, None for any number."""
 
     def __init__(self, nodes: Nodes, maxsize: int | None) -> None:
         self._nodes = nodes
@@ -68,32 +65,37 @@ class Producer:
         self._room_data = b"" if maxsize is None else b"%d" % maxsize
         self._room: _Room | None = None
         self._are_numbers_used_up = False  # by the last put
-        self._traces = Traces(nodes.zk, nodes.put_prefix, acl=nodes.asked_acl)
+        self._receipts = Receipts(nodes.zk, nodes.put_prefix, acl=nodes.asked_acl)
 
     async def put(self, items: Sequence[tuple[int, bytes]], within: float | None) -> None:
         """Put all `items`, each a priority and the data, or none of them.
 
-        Arguments: `within`, how many seconds to wait for room; None waits without limit, 0 does not wait.
-        Raises: TimeoutError; ValueError when the queue has another `maxsize`.
+        Args:
+            within: How many seconds to wait for room; None waits without limit, 0 does not wait.
+
+        Raises:
+            TimeoutError: if there was no room in time.
+            ValueError: if the queue has another `maxsize`.
         """
         if self._maxsize is None:
-            await self._send(items, None)
+            await until_answered(self._zk, lambda: self._send(items, None))
             return
+        most = self._maxsize - len(items)
         # Not `bounded`: the time limit is suspended while a transaction is under way.
         bound = Bound(within, f"the queue {self._nodes.path} had no room for {len(items)} more")
         turn = self._putting_at_once if bound.is_one_look else self._putting
         try:
             async with asyncio.timeout(within or None) as limit, turn:
-                await self._put_bounded(items, limit, bound, self._maxsize)
+                await until_answered(self._zk, lambda: self._put_bounded(items, limit, bound, most))
         except TimeoutError:
             raise TimeoutError(bound.message) from None
 
     # -- the bound --------------------------------------------------------------------------------------------------
 
     async def _put_bounded(
-        self, items: Sequence[tuple[int, bytes]], limit: asyncio.Timeout, bound: Bound, maxsize: int
+        self, items: Sequence[tuple[int, bytes]], limit: asyncio.Timeout, bound: Bound, most: int
     ) -> None:
-        """Put `items` when there is room.
+        """Put `items` when there are at most `most` others.
 
         Two producers that both count the items and then put could together exceed the bound.  So each put also writes
         the node `room`, on the condition that its version is the one read *before* the count: of two producers that
@@ -104,22 +106,17 @@ class Producer:
         try:
             while True:
                 room, self._room = self._room, None
-                if room is None or room.used + len(items) > maxsize:
-                    try:
-                        # A put that must not wait looks again after each failure: another producer was faster, and
-                        # there may still be room.
-                        if ticket is None and (failures < _MOST_FAILURES or bound.is_one_look):
-                            room = await self._find_room(maxsize - len(items), is_one_look=bound.is_one_look)
-                        else:
-                            room = None
-                        if room is None:
-                            bound.must_wait()
-                            ticket = ticket or await self._line.acquire()
-                            room = await self._wait_for_room(maxsize - len(items))
-                    except zkwire.SessionExpiredError:
-                        raise_unless_renewed(self._zk)
-                        ticket = None  # its node was deleted with its session
-                        continue
+                if room is None or room.used > most:
+                    # A put that must not wait looks again after each failure: another producer was faster, and there
+                    # may still be room.
+                    if ticket is None and (failures < _MOST_FAILURES or bound.is_one_look):
+                        room = await self._find_room(most, is_one_look=bound.is_one_look)
+                    else:
+                        room = None
+                    if room is None:
+                        bound.must_wait()
+                        ticket = ticket or await self._line.acquire()
+                        room = await self._wait_for_room(most)
                 if await self._send_in_time(items, room.version, limit):
                     # A producer that came out of the line may have others behind it: its next put must look for them,
                     # and so it forgets the room.
@@ -136,22 +133,25 @@ class Producer:
 
         A put that ended with TimeoutError must not have been carried out, so the limit cannot cut off a transaction.
         """
-        until = limit.when()
+        until, was_put = limit.when(), False
         limit.reschedule(None)
-        was_put = await self._send(items, version)
-        if not was_put:
-            limit.reschedule(until)
+        try:
+            was_put = await self._send(items, version)
+        finally:
+            if not was_put:
+                limit.reschedule(until)
         return was_put
 
     async def _find_room(self, most: int, *, is_one_look: bool) -> _Room | None:
         """Return the room if there are at most `most` items and no producer waits in the line, else None.
 
-        Arguments: `is_one_look`, whether the put must not wait.  Any other put would go on in the line, which goes
-        round the nodes there that are no producer's.
+        Args:
+            is_one_look: Whether the put must not wait.  Any other put would go on in the line, which skips the nodes
+                there that are not a producer's.
         """
         while True:
-            room, entries, waiting = await self._zk.pipeline(
-                [GetData(self._nodes.room), GetData(self._nodes.entries), GetChildren(self._nodes.producers)]
+            room, entries, waiting = await read(
+                self._zk, GetData(self._nodes.room), GetData(self._nodes.entries), GetChildren(self._nodes.producers)
             )
             stat = self._checked_room(room)
             if stat is None:
@@ -166,8 +166,7 @@ class Producer:
     async def _are_all_persistent(self, tickets: Sequence[str]) -> bool:
         """Return whether the nodes in the line of the producers are persistent, so that no producer waits there."""
         reads = [GetData(join_path(self._nodes.producers, name)) for name in tickets[:_MOST_TICKETS_READ]]
-        answers = await self._zk.pipeline(reads)
-        stats = [answer.stat for answer in answers if isinstance(answer, Node)]
+        stats = [answer.stat for answer in await read(self._zk, *reads) if isinstance(answer, Node)]
         return len(stats) == len(tickets) and not any(stat.ephemeral_owner for stat in stats)
 
     async def _wait_for_room(self, most: int) -> _Room:
@@ -175,8 +174,8 @@ class Producer:
         was_written = False
         while True:
             with WatchSet() as watches:
-                room, entries = await self._zk.pipeline(
-                    [GetData(self._nodes.room), GetChildren(self._nodes.entries, into=watches)]
+                room, entries = await read(
+                    self._zk, GetData(self._nodes.room), GetChildren(self._nodes.entries, into=watches)
                 )
                 stat = self._checked_room(room)
                 if stat is None:
@@ -198,7 +197,8 @@ class Producer:
     def _checked_room(self, answer: object) -> Stat | None:
         """Return the Stat of the node `room`, None if it is missing; its data is the `maxsize` of the queue.
 
-        Raises: ValueError when that is another number than ours.
+        Raises:
+            ValueError: if that is another number than ours.
         """
         if isinstance(answer, Node) and answer.data not in (b"", self._room_data):  # empty: created without a number
             found = answer.data[:40].decode(errors="replace")
@@ -215,15 +215,18 @@ class Producer:
         await self._nodes.make()
         # After each of these errors the caller reads the node again.
         with contextlib.suppress(zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError):
-            await create_shared(self._zk, self._nodes.room, self._room_data, acl=self._nodes.acl)
+            await self._zk.create(self._nodes.room, self._room_data, acl=self._nodes.acl)
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
     async def _send(self, items: Sequence[tuple[int, bytes]], version: int | None) -> bool:
         """Put all `items` in one transaction; return whether they were put.
 
-        Arguments: `version`, which the node `room` must have; None for an unbounded queue.
-        Cancellation: the items may have been put.
+        Args:
+            version: The version that the node `room` must have; None for an unbounded queue.
+
+        Cancellation:
+            The items may have been put.
         """
         # The server gives its last number again once that item has been taken.  So a put that succeeds does not show
         # that there are numbers left.  A producer that has met the end therefore first tries to renew them.
@@ -240,7 +243,7 @@ class Producer:
                 path = self._nodes.entry(prefix(priority))
                 transaction.create(path, data, sequential=True, acl=self._nodes.fixed_acl)
             try:
-                if await self._traces.commit(transaction):
+                if await self._receipts.commit(transaction):
                     self._are_numbers_used_up = False
                     return True
             except zkwire.TransactionError as refused:
@@ -257,13 +260,12 @@ class Producer:
                         if left_out <= _MOST_LEFT_OUT:
                             continue
                         cause.hint = _NAMES_TAKEN
-                        raise cause from None
-                    # The server gave its last number a second time.
-                    if not has_tried:
+                    elif has_tried:
+                        self._are_numbers_used_up = True
+                        cause.hint = _USED_UP.format(path=self._nodes.path)
+                    else:  # the server gave its last number a second time
                         is_renewing = has_tried = True
                         continue
-                    self._are_numbers_used_up = True
-                    cause.hint = _USED_UP.format(path=self._nodes.path)
                 elif is_renewing and isinstance(cause, zkwire.NotEmptyError):
                     # There are items: old ones, or those of another producer that has renewed the numbers just now.
                     is_renewing = False
@@ -277,11 +279,9 @@ class Producer:
 
         Otherwise a put is refused because another client has created a node with the next name by hand.
         """
-        try:
-            stat = (await self._zk.get(self._nodes.entries)).stat
-        except zkwire.NoNodeError:
-            return False
-        return next_number(stat) >= LAST_NUMBER
+        (entries,) = await read(self._zk, GetData(self._nodes.entries))
+        stat = _stat(entries)
+        return stat is not None and next_number(stat) >= LAST_NUMBER
 
     def _leave_out(self, count: int, transaction: Transaction) -> None:
         """Leave out the next `count` numbers: each child that is created uses one up, also if it is deleted again."""
@@ -291,7 +291,7 @@ class Producer:
             transaction.delete(child)
 
     def _renew_numbers(self, transaction: Transaction) -> None:
-        """Make the numbers of the items begin again: create the parents anew, if both are empty.
+        """Make the numbers of the items begin again: create the parents again, if both are empty.
 
         `taken` must be empty too: a new item could get the name of one that another program is taking.
         """
@@ -301,7 +301,7 @@ class Producer:
 
 
 def _stat(answer: object) -> Stat | None:
-    """Return the Stat of the node that was read, None if it is missing.  Raises: any other error."""
+    """Return the Stat of the node that was read, None if it is missing; raise the error of the read otherwise."""
     if isinstance(answer, Node):
         return answer.stat
     if isinstance(answer, zkwire.NoNodeError):

@@ -2,18 +2,19 @@
 
 This module waits and gives up in time.  Consumers that wait for an item, and producers that wait for room, each have a
 waiting line, in which only the first is woken by changes.  See `producer` for how items are put, `consumer` and
-`claims` for how they are taken, `view` for how they are looked for, `places` for tasks that wait together, and `nodes`
-for the nodes in ZooKeeper.
+`claims` for how they are taken, `view` for how they are looked for, and `nodes` for the nodes in ZooKeeper.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, Protocol, Self, TypeVar
 
-import zkwire
 from recipes.common.arguments import checked_within
-from recipes.common.waiting import Bound, bounded, raise_unless_renewed
+from recipes.common.retrying import until_answered
+from recipes.common.waiting import bounded
 from recipes.line.contenders import Contender
 from recipes.line.line import Line
 from recipes.line.locking import Hold
@@ -21,7 +22,6 @@ from recipes.queue.claims import Claim, Item, claims
 from recipes.queue.consumer import Consumer
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import DEFAULT_PRIORITY, checked_priority
-from recipes.queue.places import Places
 from recipes.queue.producer import Producer
 from zkwire import ACL, Client, WatchSet
 
@@ -41,19 +41,26 @@ class Take(Protocol[T_co]):
 class Queue:
     """A queue of bytes, by priority, and first in, first out within each priority.
 
+    ::
+
         await queue.put(b"work")                                  # or put_many([...]), all or none
         data = await queue.get()                                  # at most once: it is removed from the queue
         async with queue.claim() as item: handle(item.data)       # at least once: deleted if the body succeeds
         async for data in queue: ...                              # get, for ever
 
-    Arguments: `path` of the queue's node, which is created if it is missing, and not deleted when the queue is empty;
-    `maxsize`, how many items the queue may have, claimed ones included: when it is full, producers wait for room; all
-    producers of one queue must give the same `maxsize`, which is the data of the node `room` below `path` (write that
-    node to change the number); `acl` of every node that is created, None: all clients may use the
-    queue, and no client may change an item, or put nodes below it.
-    Order: the more urgent priority first, and within one priority the items that were put earlier; consumers that take
-    at the same moment may each take one of the first few items of a priority.
     The queue shares its items with kazoo's LockingQueue.
+
+    Args:
+        path: The queue's node, which is created if it is missing, and not deleted when the queue is empty.
+        maxsize: How many items the queue may have, claimed ones included: when it is full, producers wait for room.
+            All producers of one queue must give the same `maxsize`, which is the data of the node `room` below `path`
+            (write that node to change the number).
+        acl: The ACL of every node that is created.  None: all clients may use the queue, and no client may change an
+            item, or put nodes below it.
+
+    Order:
+        The more urgent priority first, and within one priority the items that were put earlier.  Consumers that take
+        at the same moment may each take one of the first few items of a priority.
     """
 
     def __init__(self, zk: Client, path: str, maxsize: int | None = None, *, acl: Sequence[ACL] | None = None) -> None:
@@ -67,7 +74,7 @@ class Queue:
         self._producer = Producer(self._nodes, maxsize)
         self._consumer = Consumer(self._nodes)
         self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=acl)
-        self._places = Places()
+        self._waiters = Waiters()
         self.path = path
         self.maxsize = maxsize
 
@@ -76,18 +83,27 @@ class Queue:
     async def put(self, data: bytes, priority: int = DEFAULT_PRIORITY, *, within: float | None = None) -> None:
         """Put `data` into the queue, exactly once.
 
-        Arguments: `priority`, from 0, the most urgent, to 999; `within`, how many seconds to wait for room in a bounded
-        queue; None waits without limit, 0 uses the room that is there and does not wait.
-        Raises: TimeoutError, and then nothing was put; ValueError when the producers of a bounded queue do not agree on
-        its `maxsize`; NodeExistsError when the item numbers are used up and the queue is not empty, see
-        recipes.queue.nodes; ConnectionLostError with `maybe_applied` only if an answer was
-        lost and the session ended before the outcome was known; SessionExpiredError, when nothing was put; ServerError
-        for anything that the server refuses; TypeError and ValueError before anything is sent.
-        Cancellation: the item may have been put.
-        Order: puts that are awaited one after the other keep the order of the calls.  Puts that are under way at the
-        same time, in an unbounded queue, keep it too unless a connection breaks meanwhile: those that were not carried
-        out are then sent again behind those that had not been sent yet.  `put_many` always keeps the order of its
-        items.
+        Args:
+            priority: From 0, the most urgent, to 999.
+            within: How many seconds to wait for room in a bounded queue; None waits without limit, 0 uses the room that
+                is there and does not wait.
+
+        Raises:
+            TimeoutError: if there was no room in time; nothing was put.
+            ValueError: if the producers of a bounded queue do not agree on its `maxsize`.
+            NodeExistsError: if the item numbers are used up and the queue is not empty, see recipes.queue.nodes.
+            ConnectionLostError: with `maybe_applied`, if an answer was lost and the session ended before the outcome
+                was known.
+            SessionExpiredError: if the client does not renew its session; nothing was put.
+
+        Cancellation:
+            The item may have been put.
+
+        Order:
+            Puts that are awaited one after the other keep the order of the calls.  Puts that are under way at the same
+            time, in an unbounded queue, keep it too unless a connection breaks meanwhile: those that were not carried
+            out are then sent again after those that had not been sent yet.  `put_many` always keeps the order of its
+            items.
         """
         await self.put_many([data], priority, within=within)
 
@@ -96,10 +112,17 @@ class Queue:
     ) -> None:
         """Put all `items` in their order, all together or none, in one transaction.
 
-        Arguments: `items`, a list, a generator or whatever else has an order; the others as for `put`.  A server takes
-        at most some ten thousand items, or a megabyte, at once.
-        Raises: as `put`; ValueError for more items than `maxsize`, or than a server takes; TypeError for one bytes
-        object, a set or a dict.
+        Args:
+            items: A list, a generator or whatever else has an order.  A server takes at most some ten thousand items,
+                or a megabyte, at once.
+            priority: As for `put`.
+            within: As for `put`.
+
+        Raises:
+            ValueError: if there are more items than `maxsize`, or than a server takes.
+            TypeError: if `items` is one bytes object, a set or a dict.
+
+        All errors of `put` are raised, too.
         """
         checked_within(within)
         checked_priority(priority)
@@ -126,16 +149,25 @@ class Queue:
         """Wait for an item, take it out of the queue and return its data; each item is returned at most once.
 
         The item is lost if this process dies before it has finished with it, or if the session ends during the take.
-        Arguments: `within`, how many seconds to wait at most; None waits without limit, 0 takes an item that is there
-        and does not wait.
-        Raises: TimeoutError; SessionClosedError; SessionExpiredError if the client renews no session; ServerError for
-        anything that the server refuses.
-        Cancellation: an item that was taken is put back in its place; a bounded queue may then have one item too many.
-        While the client is connected, the call ends when the item is back, also if it is cancelled once more.
-        Order: a consumer that finds an item when it comes takes it, ahead of the waiting ones, which are served in the
-        order in which they began to wait.  Tasks that share this object are served in the order of their calls; they
-        have one place among the waiting consumers, and each of them that has taken an item leaves it to the next one,
-        behind the others.
+
+        Args:
+            within: How many seconds to wait at most; None waits without limit, 0 takes an item that is there and does
+                not wait.
+
+        Raises:
+            TimeoutError: if no item came in time.
+            SessionClosedError: if the client is closed.
+            SessionExpiredError: if the client does not renew its session.
+
+        Cancellation:
+            An item that was taken is put back in its place; a bounded queue may then have one item too many.  While the
+            client is connected, the call ends when the item is back, also if it is cancelled once more.
+
+        Order:
+            A consumer that finds an item when it comes takes it, before the waiting ones, which are served in the order
+            in which they began to wait.  Tasks that share this object are served in the order of their calls; they have
+            one place among the waiting consumers, and each of them that has taken an item leaves it to the next one,
+            after the others.
         """
         return await self._take_within(within, self._consumer.get)
 
@@ -144,11 +176,20 @@ class Queue:
 
         When the body ends, the item is deleted from the queue.  When the body raises or is cancelled, or the process
         dies, the item goes back to its place, and a consumer claims it again: each item is handled at least once.
+
         A claim is lost on the same signals as a lock.  Then the body is cancelled and LockLostError is raised in place
         of the cancellation, also when the body has ended without noticing.  `item.token` protects a store against a
         body that goes on.
-        Arguments, Raises, on entering: as `get`.
-        Cancellation: an item that was claimed is handed back.
+
+        Args:
+            within: As for `get`.
+
+        Raises:
+            TimeoutError: on entering, as all errors of `get`.
+            LockLostError: when the body ends, if the claim was lost.
+
+        Cancellation:
+            An item that was claimed is handed back.
         """
         checked_within(within)
         return Claim(lambda: self._claim(within))
@@ -164,11 +205,14 @@ class Queue:
     async def claims(self) -> list[Contender]:
         """Return the claimed items in their order, each with the session that has claimed it, and since when.
 
-        `path` and `data` of each Contender are those of the item.  It is one look: when it is read, the items may be
-        handled already.  It reads the data of all claimed items.  An item that is being taken out for good is not in
-        it, and so is one whose `taken` node this client must not read.
-        Raises: as `peek`.  Cancellation: harmless.
-        Requests: getChildren and getData, and in one write two getData for each claimed item.
+        `path` and `data` of each Contender are the item's.  The items may be handled already when the list is read.  An
+        item that is being taken out for good is not in it, nor one whose `taken` node this client must not read.
+
+        Cancellation:
+            Harmless.
+
+        Requests:
+            getChildren and getData, and in one write two getData for each claimed item.
         """
         return await claims(self._nodes)
 
@@ -185,68 +229,86 @@ class Queue:
         return Item(self._nodes, claimed, self._consumer.view.expire)
 
     async def _take_within(self, within: float | None, take: Take[T]) -> T:
+        """Take an item that is there, or else wait for one; after an expired session begin again."""
         checked_within(within)
         await self._nodes.check_acl()
         async with bounded(within, f"the queue {self.path} had no item") as bound:
-            return await self._take(take, bound)
-
-    async def _take(self, take: Take[T], bound: Bound) -> T:
-        """Take an item that is there, or else wait for one; after an expired session begin again."""
-        while True:
+            taken = await until_answered(self._zk, take)
+            if taken is not None:
+                return taken
+            bound.must_wait()
+            waiter = self._waiters.enter()
             try:
-                taken = await take()
-                break
-            except zkwire.SessionExpiredError:
-                raise_unless_renewed(self._zk)
-        if taken is not None:
-            return taken
-        bound.must_wait()
-        return await self._wait(take)
+                return await until_answered(self._zk, lambda: self._wait(waiter, take))
+            finally:
+                self._waiters.leave(waiter)
 
-    async def _wait(self, take: Take[T]) -> T:
+    async def _wait(self, waiter: asyncio.Event, take: Take[T]) -> T:
         """Wait until an item was taken.
 
-        Of the tasks that share this object, only the first waits in the line of the consumers.  The others wait behind
-        it here, and try to take an item when it has found several.  After an expired session each goes on at its place.
+        Of the tasks that share this object, only the first waits in the line of the consumers.  The others wait here,
+        and try to take an item when the first has found several.  After an expired session each goes on at its place.
         """
-        place = self._places.enter()
-        try:
-            while True:
-                try:
-                    if self._places.is_first(place):
-                        return await self._wait_in_line(take)
-                    await place.called()
-                    if not self._places.is_first(place):
-                        taken = await take(has_looked=True)
-                        if taken is not None:
-                            return taken
-                except zkwire.SessionExpiredError:
-                    raise_unless_renewed(self._zk)  # a task keeps its place
-        finally:
-            self._places.leave(place)
-
-    async def _wait_in_line(self, take: Take[T]) -> T:
-        """Wait in the line of the consumers until an item was taken.
-
-        Only the first in the line watches the queue.  It leaves the line when it has taken an item, which makes the
-        next consumer the first.
-        """
-        view = self._consumer.view
-        if not view.has_nodes:
+        while not self._waiters.is_first(waiter):
+            await waiter.wait()
+            waiter.clear()
+            if not self._waiters.is_first(waiter):
+                taken = await take(has_looked=True)
+                if taken is not None:
+                    return taken
+        if not self._consumer.view.has_nodes:
             await self._nodes.make()
         ticket = await self._line.acquire()
         try:
-            while True:
-                with WatchSet() as watches:
-                    await view.look_and_watch(watches)
-                    if not view.has_nodes:
-                        await self._nodes.make()
-                    elif view.listing.is_empty:
-                        await view.wait_for_change(watches)
-                    else:
-                        self._places.call(len(view.listing) - 1)
-                        taken = await take(has_looked=True)
-                        if taken is not None:
-                            return taken
+            return await until_answered(self._zk, lambda: self._wait_in_line(take), renews=False)
         finally:
+            # The next consumer becomes the first.
             self._line.leave(ticket)
+
+    async def _wait_in_line(self, take: Take[T]) -> T:
+        """Wait until an item was taken; called by the first in the line of the consumers, which alone watches items."""
+        view = self._consumer.view
+        while True:
+            with WatchSet() as watches:
+                await view.look_and_watch(watches)
+                if not view.has_nodes:
+                    await self._nodes.make()
+                elif view.listing.is_empty:
+                    await view.wait_for_change(watches)
+                else:
+                    self._waiters.call(len(view.listing) - 1)
+                    taken = await take(has_looked=True)
+                    if taken is not None:
+                        return taken
+
+
+class Waiters:
+    """The tasks of one queue object that wait for an item, in the order in which they came: each has an event.
+
+    The first task waits for all, and its event is set when it becomes the first; those of others when it has found
+    several items.
+    """
+
+    def __init__(self) -> None:
+        self._events: dict[asyncio.Event, None] = {}
+
+    def enter(self) -> asyncio.Event:
+        """Return the event of a further task, to be given to `leave`."""
+        event = asyncio.Event()
+        self._events[event] = None
+        return event
+
+    def is_first(self, event: asyncio.Event) -> bool:
+        """Return whether `event` is that of the first task."""
+        return next(iter(self._events)) is event
+
+    def call(self, count: int) -> None:
+        """Set the events of `count` tasks after the first one, or fewer."""
+        for event in islice(self._events, 1, 1 + count):
+            event.set()
+
+    def leave(self, event: asyncio.Event) -> None:
+        """Forget a task, and set the event of the first one."""
+        del self._events[event]
+        for first in islice(self._events, 1):
+            first.set()

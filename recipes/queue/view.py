@@ -1,8 +1,8 @@
-"""What the consumer of a process knows of the queue's items, and the looks by which it learns it.
+"""What the consumer of a process knows of the queue's items, and the reads by which it learns it.
 
-The tasks that share a queue object share its looks (see SharedLooks).
+The tasks that share a queue object share these reads (see SharedLooks).
 
-A look lists all items, or it only confirms the last list.  The server counts the changes of the children of `entries`
+A read lists all items, or it only confirms the last list.  The server counts the changes of the children of `entries`
 in that node.  If this count has grown by the items that we have taken since, and by no more, the list is still right.
 """
 
@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import zkwire
 from recipes.common.numbers import next_number
+from recipes.common.retrying import read
 from recipes.common.shared_looks import SharedLooks
-from recipes.queue.aside import Aside
 from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import Listing, in_order
+from recipes.queue.quarantine import Quarantine
 from zkwire import GetChildren, GetChildrenAndStat, GetData, Node, Stat, WatchSet
 
 _Read: TypeAlias = GetData | GetChildren | GetChildrenAndStat
@@ -27,7 +27,7 @@ _Read: TypeAlias = GetData | GetChildren | GetChildrenAndStat
 # In seconds: a consumer that has waited so long, because all items are taken, looks at what has taken them.
 _PATIENCE: Final = 1.0
 
-# Items to read together with a look at most, and their bytes, as far as the size of the last ones shows it.
+# Items to read together with a list at most, and their bytes, as far as the size of the last ones shows it.
 _MOST_READ_AHEAD: Final = 64
 _MOST_BYTES_AHEAD: Final = 256 * 1024
 # Seconds for which what was read ahead is believed.  A person may delete the queue and make it again meanwhile, and the
@@ -36,12 +36,11 @@ _AHEAD_FOR: Final = 1.0
 
 # A shorter list is read again instead of confirmed, which costs no more.
 _SHORT: Final = 32
-# After a list could not be confirmed, because other clients put or take, so many looks list at once.
+# After a list could not be confirmed, because other clients put or take, so many reads list at once.
 _LOOKS_UNCONFIRMED: Final = 16
 
 
-@dataclass(slots=True)
-class _Count:
+class _Count(NamedTuple):
     """The node `entries` as the server will show it if only this consumer has taken items since a list."""
 
     czxid: int
@@ -56,9 +55,8 @@ class _Count:
 class View:
     """The items that the tasks of one queue object know, and which of them are being taken by these tasks.
 
-    Arguments: `nodes` of the queue.
-    Attributes: `listing` of the known items; `has_nodes`, whether the last look found the queue's nodes; `aside`, the
-    items to go round; `being_taken`, by takes of this consumer that are under way.
+    Attributes: `listing` of the known items; `has_nodes`, whether the last read found the queue's nodes; `being_taken`,
+    by takes of this consumer that are under way.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -66,7 +64,7 @@ class View:
         self._zk = nodes.zk
         self.listing = Listing()
         self.has_nodes: bool
-        self.aside = Aside(nodes)
+        self._quarantine = Quarantine(nodes)
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
         self._looks: SharedLooks[None] = SharedLooks()
@@ -80,10 +78,13 @@ class View:
     # -- looking ----------------------------------------------------------------------------------------------------
 
     async def look(self, *, read_ahead: bool) -> None:
-        """Learn which items can be taken; the look is sent after this call.
+        """Learn which items can be taken, by reads that are sent after this call.
 
-        Arguments: `read_ahead`, whether to read the items that will probably be taken next, too.
-        Order: tasks that share a look return in the order of their calls.
+        Args:
+            read_ahead: Whether to read the items that will probably be taken next, too.
+
+        Order:
+            Tasks that share the reads return in the order of their calls.
         """
         await self._looks.share(lambda tasks: self._look(tasks if read_ahead else 0))
 
@@ -93,15 +94,16 @@ class View:
         Items that other tasks of this consumer are taking are not left out: such a take may fail and leave the item
         where it is, and no watch would fire.
         """
-        self._forget()
+        self._count = None
         # Watching `taken` wakes a waiting consumer whenever another one takes an item.  It is needed only if there are
         # items and all of them are taken: then an item that is handed back becomes free without a new entry.
         for taken_watches in (None, watches):
-            reads: list[_Read] = [
+            answers = await read(
+                self._zk,
                 GetChildrenAndStat(self._nodes.entries, into=watches),
                 GetChildren(self._nodes.taken, into=taken_watches),
-            ]
-            self._fill(*await self._zk.pipeline(reads), being_taken=())
+            )
+            self._fill(*answers, being_taken=())
             if not all(self._listed) or not self.listing.is_empty:
                 return
 
@@ -109,12 +111,11 @@ class View:
         """Confirm the list, or list the items; read up to `wanted` items ahead, more from a long list."""
         if self._count is not None and not self.being_taken and await self._is_confirmed(wanted):
             return
-        guesses = self._guesses(wanted)
         # A list that was long may be confirmed the next time.
         self._looks_unconfirmed = max(0, self._looks_unconfirmed - 1)
         counts = wanted and len(self.listing) >= _SHORT and not self.being_taken and not self._looks_unconfirmed
         listed, taken = await self._read(
-            [GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)], guesses
+            [GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)], self._guesses(wanted)
         )
         self._fill(listed, taken, being_taken=self.being_taken)
         self._count = _Count.of(listed[1]) if counts and isinstance(listed, tuple) else None
@@ -131,7 +132,7 @@ class View:
         if not isinstance(found, Node) or _Count.of(found.stat) != expected:
             self._looks_unconfirmed = _LOOKS_UNCONFIRMED
             return False
-        without = self.aside.among(self._listed[0]).union(child_names(taken) or ())
+        without = self._quarantine.among(self._listed[0]).union(child_names(taken) or ())
         if not self._hidden <= without:  # a claimed item was handed back
             return False
         self._hidden |= self.listing.confirm(without)
@@ -142,13 +143,9 @@ class View:
         names, taken_names = child_names(entries), child_names(taken)
         self.has_nodes = names is not None
         self._listed = names or (), taken_names or ()
-        without = set(being_taken).union(taken_names or (), self.aside.among(names or ()))
+        without = set(being_taken).union(taken_names or (), self._quarantine.among(names or ()))
         self.listing.fill(names or (), without, next_item(entries))
         self._hidden = without.intersection(names or ())
-
-    def _forget(self) -> None:
-        """Have the next look list the items, because something has happened to them that the count does not show."""
-        self._count = None
 
     # -- reading ahead ----------------------------------------------------------------------------------------------
 
@@ -158,7 +155,7 @@ class View:
         return item if item is not None and asyncio.get_running_loop().time() < self._ahead_until else None
 
     def _guesses(self, wanted: int) -> list[str]:
-        """Return the items to read together with the next look: those that will probably be taken before another."""
+        """Return the items to read together with the next list: those that will probably be taken before another."""
         if not wanted:
             return []
         most = min(_MOST_READ_AHEAD, _MOST_BYTES_AHEAD // max(1, self._size_ahead))
@@ -168,13 +165,13 @@ class View:
         """Return the answers to `reads`, and keep the items `ahead`, which are read in the same write."""
         until = asyncio.get_running_loop().time() + _AHEAD_FOR
         try:
-            answers = await self._zk.pipeline([*reads, *(GetData(self._nodes.entry(name)) for name in ahead)])
+            answers = await read(self._zk, *reads, *(GetData(self._nodes.entry(name)) for name in ahead))
         except zkwire.ProtocolError:
             if not ahead:
                 raise
             ahead = []  # one of the items may be too large for an answer
             self._size_ahead = _MOST_BYTES_AHEAD
-            answers = await self._zk.pipeline(reads) if reads else []
+            answers = await read(self._zk, *reads) if reads else []
         if reads:
             self._read_ahead, self._ahead_until = {}, until
         if ahead:
@@ -187,56 +184,53 @@ class View:
     # -- taking -----------------------------------------------------------------------------------------------------
 
     def took(self, *, is_deleted: bool) -> None:
-        """Record that this consumer has the item picked at last.
-
-        Arguments: `is_deleted`, whether the item is out of the queue.
-        """
+        """Record that this consumer has the item picked at last; `is_deleted`: it is out of the queue."""
         self.listing.won()
         if self._count is not None:
-            if is_deleted:
-                self._count.cversion = (self._count.cversion + 1 + 2**31) % 2**32 - 2**31
-            else:
-                self._forget()
+            cversion = (self._count.cversion + 1 + 2**31) % 2**32 - 2**31
+            self._count = self._count._replace(cversion=cversion) if is_deleted else None
 
     def missed(self, *, is_fresh: bool) -> None:
         """Record that another consumer has the item picked at last; see Listing.lost."""
-        self._forget()
+        self._count = None
         self.listing.lost(is_fresh=is_fresh)
 
     def expire(self) -> None:
         """Require a new list before the next take."""
-        self._forget()
+        self._count = None
         self.listing.expire()
 
-    def go_round(self, name: str, why: str) -> None:
-        """Go round the item `name` from now on."""
-        self._forget()
-        self.aside.add(name, why)
+    def skip(self, name: str, why: str) -> None:
+        """Skip the item `name` from now on."""
+        self._count = None
+        self._quarantine.add(name, why)
 
     # -- other reads ------------------------------------------------------------------------------------------------
 
     async def free_items(self) -> list[str]:
         """Return the items that can be taken, in their order."""
-        answers = await self._zk.pipeline([GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)])
-        names, taken = (child_names(answer) or [] for answer in answers)
-        without = self.aside.among(names).union(taken)
-        return in_order((name for name in names if name not in without), next_item(answers[0]))
+        entries, taken = await read(self._zk, GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken))
+        names = child_names(entries) or []
+        without = self._quarantine.among(names).union(child_names(taken) or ())
+        return in_order((name for name in names if name not in without), next_item(entries))
 
     async def wait_for_change(self, watches: WatchSet) -> None:
-        """Wait until another item may be there, or one that went aside is to be tried again.
+        """Wait until another item may be there, or one that is skipped is to be tried again.
 
-        It follows a look that found no item to take.
-        Arguments: `watches`, which `look_and_watch` has set.
+        It follows a read that found no item to take.
+
+        Args:
+            watches: Those that `look_and_watch` has set.
         """
         if all(self._listed):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PATIENCE):
                     await watches.next()
                 return
-            if await self.aside.free_hidden(*self._listed):
+            if await self._quarantine.free_hidden(*self._listed):
                 return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self.aside.next_try):
+            async with asyncio.timeout_at(self._quarantine.next_try):
                 await watches.next()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import zkwire
 from recipes import Lease, Semaphore, read_write_lock
-from recipes.common.trace import Traces
+from recipes.common.receipts import Receipts
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position
 from recipes.queue.nodes import Nodes
@@ -88,14 +88,14 @@ def one_permit_too_many() -> None:
 def additions_are_repeated() -> None:
     """An addition whose answer was lost is made again."""
 
-    async def commit(self: Traces, transaction: zkwire.Transaction) -> bool:
+    async def commit(self: Receipts, transaction: zkwire.Transaction) -> bool:
         try:
             await transaction.commit()
         except zkwire.ConnectionLostError:
             return False
         return True
 
-    _replace(Traces, "commit", commit)
+    _replace(Receipts, "commit", commit)
 
 
 def takes_are_forgotten() -> None:

@@ -8,7 +8,7 @@ from tests.support.client import Server
 @pytest.fixture
 def idle_traces_go_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Delete idle traces sooner, for plays that wait for this very often."""
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.005)
+    monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 0.005)
 
 
 @pytest.fixture(params=["zookeeper", pytest.param("memory", marks=pytest.mark.memory)])

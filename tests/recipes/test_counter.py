@@ -339,13 +339,13 @@ async def test_a_counter_that_may_not_be_created_raises_as_a_create_does() -> No
                 await Counter(stage.zk, path).add(1)
 
 
-async def test_a_client_that_may_write_but_not_create_hears_that_its_trace_needs_it() -> None:
+async def test_a_client_that_may_write_but_not_create_hears_that_its_receipt_needs_it() -> None:
     async with scene() as stage:
         acl = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.CREATE, "world", "anyone")]
         for path in ("/c", "/v"):
             await stage.other.create(path, acl=acl)
         for writing in (Counter(stage.zk, "/c").add(1), SharedValue(stage.zk, "/v").set(b"1")):
-            with pytest.raises(zkwire.NoAuthError, match=r"/writing-.* CREATE and DELETE on /[cv]: .* its trace"):
+            with pytest.raises(zkwire.NoAuthError, match=r"/writing-.* CREATE and DELETE on /[cv]: .* its receipt"):
                 await writing
         assert not (await stage.zk.get("/c")).data
 
@@ -455,7 +455,7 @@ async def test_data_of_another_program_gives_a_short_error_and_is_not_replaced(d
         await stage.zk.sync("/c")
         for use in (counter.get, lambda: counter.add(1), lambda: anext(counter.watch())):
             for _ in range(2):
-                with pytest.raises(ValueError, match=f"/c holds {len(data)} bytes, which is no counter") as error:
+                with pytest.raises(ValueError, match=f"/c holds {len(data)} bytes, which is not a counter") as error:
                     await use()
                 assert len(str(error.value)) < 300
         assert (await stage.other.get("/c")).data == data

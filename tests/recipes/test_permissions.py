@@ -407,7 +407,7 @@ async def delete_traces(zk: Client, path: str) -> None:
 @pytest.fixture
 def kept_traces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Traces stay until their session ends."""
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 600.0)
+    monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 600.0)
 
 
 # -- the default ACLs -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import zkwire
-from recipes.common.exact_writer import ANY_VERSION, ExactWriter
+from recipes.common.receipts import ANY_VERSION, ExactWriter
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import outcome
 from zkwire import READ_ONLY_ACL, ConnectionLostError

@@ -270,7 +270,7 @@ async def test_a_get_whose_used_trace_was_deleted_after_its_answer_was_lost_retu
     carried_out: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A trace that other takes have used before shows nothing any more, not even that it was not created."""
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 600.0)
+    monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 600.0)
     async with scene() as stage:
         await three_are_there(stage)
         queue = Queue(stage.zk, stage.path)

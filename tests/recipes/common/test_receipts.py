@@ -1,4 +1,4 @@
-"""Traces: they show whether a transaction was carried out whose answer was lost, and none of them stays."""
+"""Receipts: they show whether a transaction was carried out whose answer was lost, and none of them stays."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import pytest
 
 import zkwire
 from recipes import Counter
-from recipes.common.trace import Traces
+from recipes.common.receipts import Receipts
 from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.recipes import outcome, until, until_state
@@ -32,7 +32,7 @@ class Writer:
     def __init__(self, stage: Scene, path: str) -> None:
         self.zk = stage.zk
         self.path = path
-        self.traces = Traces(stage.zk, f"{path}/trace-", acl=zkwire.OPEN_ACL)
+        self.traces = Receipts(stage.zk, f"{path}/trace-", acl=zkwire.OPEN_ACL)
 
     async def write(self, data: bytes, version: int = -1) -> bool:
         transaction = self.zk.transaction()
@@ -58,7 +58,7 @@ async def test_a_trace_is_used_again_and_deleted_when_idle() -> None:
 
 
 async def test_a_trace_in_use_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.05)
+    monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 0.05)
     async with scene() as stage:
         ours = await writer(stage)
         names = set()
@@ -268,7 +268,7 @@ async def test_a_trace_that_may_not_be_created_names_the_permissions_that_it_nee
     async with scene() as stage:
         await stage.other.create("/n")
         await stage.other.set_acl(parent, NO_CHILDREN)
-        traces = Traces(stage.zk, zkwire.join_path(parent, "trace-"), acl=zkwire.OPEN_ACL)
+        traces = Receipts(stage.zk, zkwire.join_path(parent, "trace-"), acl=zkwire.OPEN_ACL)
         for _ in range(2):
             transaction = stage.zk.transaction()
             transaction.set("/n", b"1")
@@ -284,7 +284,7 @@ async def test_a_trace_that_may_not_be_created_names_the_permissions_that_it_nee
 async def test_an_acl_that_the_server_refuses_is_the_error() -> None:
     async with scene() as stage:
         await stage.other.create("/n")
-        traces = Traces(stage.zk, "/n/trace-", acl=[zkwire.ACL(zkwire.Perms.ALL, "nonsense", "x")])
+        traces = Receipts(stage.zk, "/n/trace-", acl=[zkwire.ACL(zkwire.Perms.ALL, "nonsense", "x")])
         transaction = stage.zk.transaction()
         transaction.set("/n", b"1")
         with pytest.raises(TransactionError) as refused:
@@ -297,7 +297,7 @@ async def test_a_trace_whose_default_acl_is_refused_is_created_with_another_one(
     """The server does not take the address for an identity that an ACL can name."""
     async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("ip", b"")]) as zk:
         await stage.other.create("/n")
-        traces = Traces(zk, "/n/trace-", acl=None)
+        traces = Receipts(zk, "/n/trace-", acl=None)
         for is_carried_out in (False, True, True):
             transaction = zk.transaction()
             transaction.set("/n", b"1")
@@ -309,7 +309,7 @@ async def test_another_refusal_does_not_open_the_trace_to_all_clients() -> None:
     """Only a server that does not know the client's identity makes that necessary."""
     async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"me:pw")]) as zk:
         await stage.other.create("/n")
-        traces = Traces(zk, "/n/trace-", acl=None)
+        traces = Receipts(zk, "/n/trace-", acl=None)
         for version, is_refused in (7, True), (0, False):
             transaction = zk.transaction()
             transaction.set("/n", b"1", version)

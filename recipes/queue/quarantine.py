@@ -1,7 +1,7 @@
-"""Items that a consumer goes round because no consumer, or not this one, can take them.
+"""Items that a consumer skips because no consumer, or not this one, can take them.
 
 Any client that may create nodes below the queue's node can make such an item, or hide an item with a node in `taken`.
-Without this, such an item would be the first one for ever, and the items behind it would not be served.
+Without this, such an item would be the first one for ever, and the items after it would not be served.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Final
 
 import zkwire
 from recipes.common.notices import Notices
+from recipes.common.retrying import read
 from recipes.queue.nodes import Nodes
 from zkwire import GetData, Node, ZooKeeperError, join_path
 
@@ -32,9 +33,10 @@ HAS_CHILDREN: Final = "has children, so that it cannot be deleted: delete them, 
 
 
 class UnusableItemError(ZooKeeperError):
-    """The item cannot be taken, and goes aside; never raised to the caller of a queue.
+    """The item cannot be taken, and is skipped; never raised to the caller of a queue.
 
-    Arguments: `why`, the end of a sentence that begins with the item's path.
+    Args:
+        why: The end of a sentence that begins with the item's path.
     """
 
     def __init__(self, why: str) -> None:
@@ -43,10 +45,10 @@ class UnusableItemError(ZooKeeperError):
 
 
 def checked(item: object) -> Node:
-    """Return the item that was read, if it can be taken.
+    """Return the item that was read, or raise the error of its read.
 
-    Arguments: `item`, the node, or the error of the read.
-    Raises: UnusableItemError; any other error of the read.
+    Raises:
+        UnusableItemError: if it cannot be taken.
     """
     if isinstance(item, zkwire.NoAuthError):
         raise UnusableItemError(UNREADABLE)
@@ -60,12 +62,11 @@ def checked(item: object) -> Node:
     return item
 
 
-class Aside:
-    """The items that one consumer goes round.
+class Quarantine:
+    """The items that one consumer skips.
 
     Each is reported once in the log.  After a minute it is tried again; one that is too large ever more seldom, at
     last once an hour.
-    Arguments: `nodes` of the queue.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -80,16 +81,15 @@ class Aside:
         self._notices = Notices(_log, f"the queue {nodes.path}")
 
     def add(self, name: str, why: str) -> None:
-        """Go round the item `name` from now on."""
+        """Skip the item `name` from now on."""
         pause = _TRIED_AGAIN_AFTER
         if why == TOO_LARGE:
             pause = self._pauses[name] = min(2 * self._pauses.get(name, pause / 2), _LONGEST_PAUSE)
         self._until[name] = asyncio.get_running_loop().time() + pause
-        found = f"{why}; this consumer goes round it, and takes the items behind it"
-        self._notices.report(self._nodes.entry(name), found)
+        self._notices.report(self._nodes.entry(name), f"{why}; this consumer skips it, and takes the items after it")
 
     def among(self, names: Iterable[str]) -> set[str]:
-        """Return those of the listed `names` to go round, and forget the items that are not listed any more."""
+        """Return those of the listed `names` to skip, and forget the items that are not listed any more."""
         if not self._until and not self._pauses:
             return set()
         now = asyncio.get_running_loop().time()
@@ -110,17 +110,21 @@ class Aside:
         """Free the items that a persistent node in `taken` hides; return whether the queue should be listed again.
 
         The taken nodes of consumers, kazoo's too, are ephemeral: a persistent one would hide its item for ever.
-        Arguments: the names of all items, and of all nodes in `taken`, as listed.
+
+        Args:
+            names: The names of all items, as listed.
+            taken: The names of all nodes in `taken`, as listed.
         """
         hidden, now = set(names).intersection(taken), asyncio.get_running_loop().time()
         self._claimed = {name: until for name, until in self._claimed.items() if name in hidden and until > now}
         unknown, is_freed = sorted(hidden - self._claimed.keys()), False
         for first in range(0, len(unknown), _MOST_READ):
             some = unknown[first : first + _MOST_READ]
-            nodes = await self._nodes.zk.pipeline([GetData(self._nodes.taken_node(name)) for name in some])
+            nodes = await read(self._nodes.zk, *(GetData(self._nodes.taken_node(name)) for name in some))
             self._claimed.update(dict.fromkeys(some, now + _TRIED_AGAIN_AFTER))
-            forged = [name for name, node in zip(some, nodes, strict=True) if _is_persistent(node)]
-            is_freed = any([await self._free(name) for name in forged]) or is_freed
+            for name, node in zip(some, nodes, strict=True):
+                if _is_persistent(node) and await self._free(name):
+                    is_freed = True
         return is_freed
 
     async def _free(self, name: str) -> bool:
@@ -139,7 +143,7 @@ class Aside:
             return True
         except zkwire.TransactionError as refused:
             # Read it once more: the ACL of a consumer's node refuses a child before the server looks at its kind.
-            (node,) = await self._nodes.zk.pipeline([GetData(path)])
+            (node,) = await read(self._nodes.zk, GetData(path))
             if not _is_persistent(node):
                 return True
             self._notices.report(

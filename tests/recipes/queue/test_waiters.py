@@ -2,11 +2,9 @@
 
 import asyncio
 
-import pytest
-
 import zkwire
 from recipes import Queue
-from recipes.queue.places import Places
+from recipes.queue.queue import Waiters
 from tests.support.queues import PATH, Counting, clients, numbers, settled
 from tests.support.recipes import until, until_line
 from zkwire.testing import RealServer
@@ -95,21 +93,16 @@ async def test_as_many_waiting_tasks_take_at_the_same_time_as_there_are_items() 
         assert await asyncio.gather(*waiting[3:]) == numbers(3, 5)
 
 
-async def test_only_the_tasks_for_which_there_are_items_are_called() -> None:
-    places = Places()
-    first, second, third = (places.enter() for _ in range(3))
-    assert places.is_first(first)
-    places.call(1)
-    await asyncio.wait_for(second.called(), 5)
-    for place in (second, third):
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(place.called(), 0)
-    fourth = places.enter()
-    places.leave(second)
-    places.leave(first)
-    assert places.is_first(third)
-    await asyncio.wait_for(third.called(), 5)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(fourth.called(), 0)
-    places.leave(fourth)
-    places.leave(third)
+def test_only_the_tasks_for_which_there_are_items_are_called() -> None:
+    waiters = Waiters()
+    first, second, third = (waiters.enter() for _ in range(3))
+    assert waiters.is_first(first)
+    waiters.call(1)
+    assert [event.is_set() for event in (first, second, third)] == [False, True, False]
+    fourth = waiters.enter()
+    waiters.leave(second)
+    waiters.leave(first)
+    assert waiters.is_first(third)
+    assert (third.is_set(), fourth.is_set()) == (True, False)
+    waiters.leave(fourth)
+    waiters.leave(third)

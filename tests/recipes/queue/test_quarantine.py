@@ -10,8 +10,8 @@ import pytest
 
 import zkwire
 from recipes import Queue
-from recipes.queue.aside import HAS_CHILDREN, TOO_LARGE, Aside
 from recipes.queue.nodes import Nodes
+from recipes.queue.quarantine import HAS_CHILDREN, TOO_LARGE, Quarantine
 from tests.support.client import Server as AnyServer
 from tests.support.queues import PATH, Counting, clients, numbers, settled
 from tests.support.recipes import body_raises, until, until_line
@@ -164,7 +164,7 @@ async def test_an_item_that_is_too_large_for_an_answer_goes_aside(
 async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> None:
     """Each try breaks the connection, and with it the writes of other tasks."""
     async with Server() as server, zkwire.connect(server.hosts) as zk:
-        aside, loop = Aside(Nodes(zk, PATH, None)), asyncio.get_running_loop()
+        aside, loop = Quarantine(Nodes(zk, PATH, None)), asyncio.get_running_loop()
 
         def pause(why: str) -> int:
             before = loop.time()
@@ -182,7 +182,7 @@ async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> No
 
 
 async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.1)
+    monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.1)
     async with clients() as (_, (zk, other)):
         await with_a_child(other, PATH)
         queue = Queue(zk, PATH)
@@ -199,7 +199,7 @@ async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("take", [wait_and_get, wait_and_claim])
 async def test_a_consumer_that_waits_tries_an_item_again_later(monkeypatch: pytest.MonkeyPatch, take: Take) -> None:
     """No event reports that its cause has gone, so the consumer must not wait for one."""
-    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.1)
+    monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.1)
     async with clients() as (_, (zk, other)):
         await with_a_child(other, PATH)
         taking = asyncio.create_task(take(Queue(zk, PATH)))
@@ -210,7 +210,7 @@ async def test_a_consumer_that_waits_tries_an_item_again_later(monkeypatch: pyte
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_persistent_node_in_the_place_of_a_consumers_is_found_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.1)
+    monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.1)
     async with clients() as (server, (zk, other)):
         queue = Queue(zk, PATH)
         await queue.put(b"0")
@@ -231,7 +231,7 @@ async def test_a_consumer_that_has_looked_at_claims_sends_nothing_when_the_queue
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What it knows of former claims is out of date, and no reason to look."""
-    monkeypatch.setattr("recipes.queue.aside._TRIED_AGAIN_AFTER", 0.0)
+    monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.0)
     observer = Counting()
     async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
         await Queue(other, PATH).put(b"0")
