@@ -25,7 +25,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import zkwire
 from recipes.common.receipts import Receipts
@@ -42,7 +43,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Claimed(NamedTuple):
+@dataclass(slots=True)
+class Claimed:
     """A successful claim: the item's name and data; the path of the claim's own node, its czxid and its session."""
 
     name: str
@@ -273,12 +275,13 @@ class Consumer:
                 continue
             claimed = Claimed(name, b"", path, claim.stat.czxid, claim.stat.ephemeral_owner)
             try:
-                return claimed._replace(data=checked(item).data)
+                claimed.data = checked(item).data
             except ZooKeeperError as error:
                 self._hand_back(claimed)
                 if isinstance(error, zkwire.NoNodeError):
                     return None
                 raise
+            return claimed
 
     async def _commit_claim(self, name: str, path: str) -> tuple[object, object]:
         """Send the transaction and the reads; return the item, and the claim's own node, or the errors of the reads."""

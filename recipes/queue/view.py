@@ -188,7 +188,7 @@ class View:
         self.listing.won()
         if self._count is not None:
             cversion = (self._count.cversion + 1 + 2**31) % 2**32 - 2**31
-            self._count = self._count._replace(cversion=cversion) if is_deleted else None
+            self._count = _Count(self._count.czxid, cversion) if is_deleted else None
 
     def missed(self, *, is_fresh: bool) -> None:
         """Record that another consumer has the item picked at last; see Listing.lost."""
