@@ -6,7 +6,7 @@
 Distributed locks, elections, queues and the like are in the package `recipes`.
 """
 
-from zkwire.client.admin import ClientInfo
+from zkwire.client.admin import ClientInfo, Configuration
 from zkwire.client.arguments import digest_acl
 from zkwire.client.client import Client
 from zkwire.client.connect import connect
@@ -14,8 +14,7 @@ from zkwire.client.event_stream import EventStream, Resync
 from zkwire.client.four_letter_words import four_letter_word
 from zkwire.client.node_streams import ChildrenStream, DataStream, ValueStream
 from zkwire.client.operations import Create, GetChildren, GetChildrenAndStat, GetData, Node, Sync
-from zkwire.client.reconfig import Configuration
-from zkwire.client.state_stream import StateStream
+from zkwire.client.streams import StateStream
 from zkwire.client.transaction import Transaction
 from zkwire.client.watch import Watch, WatchEvent, WatchSet
 from zkwire.errors import (

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from zkwire import paths
 from zkwire.client.arguments import checked_acl, checked_version
-from zkwire.client.reconfig import Configuration, Ids, Members, reconfiguration
 from zkwire.client.requester import Requester
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.session.hosts import CONFIG
@@ -20,10 +19,15 @@ from zkwire.wire.requests import (
     GetAllChildrenNumberRequest,
     GetDataRequest,
     GetEphemeralsRequest,
+    ReconfigRequest,
     SetACLRequest,
     WhoAmIRequest,
 )
 from zkwire.wire.watch_table import WatchKind
+
+# A list of servers: one string in the server's format, a list of its entries, or the `members` of a Configuration.
+Members: TypeAlias = str | Iterable[str] | Mapping[int, str]
+Ids: TypeAlias = int | str | Iterable[int]
 
 
 class ClientInfo(NamedTuple):
@@ -31,6 +35,30 @@ class ClientInfo(NamedTuple):
 
     scheme: str
     user: str
+
+
+class Configuration(NamedTuple):
+    """The dynamic configuration of the ensemble as bytes (empty on a single server), and the Stat of its node."""
+
+    data: bytes
+    stat: Stat
+
+    @property
+    def members(self) -> dict[int, str]:
+        """The servers, by their ids: {4: "host:port:port:role;host:port"}."""
+        entries = (line.partition("=") for line in self._lines() if line.startswith("server."))
+        return {int(key.removeprefix("server.")): value for key, _, value in entries}
+
+    @property
+    def version(self) -> int:
+        """The version of the configuration, for `reconfig(from_config=...)`; -1 on a single server."""
+        for line in self._lines():
+            if line.startswith("version="):
+                return int(line.removeprefix("version="), 16)
+        return -1
+
+    def _lines(self) -> list[str]:
+        return [line.strip() for line in self.data.decode("utf-8", "replace").splitlines()]
 
 
 class Administration:
@@ -42,17 +70,38 @@ class Administration:
         """Return the node's ACL and Stat (request: getACL).
 
         Without the permission ADMIN, the server shows the hashes of digest entries as "x".
-        Raises: NoNodeError, NoAuthError.
+
+        Args:
+            path: The node.
+
+        Returns:
+            The entries, and the node's Stat.
+
+        Raises:
+            NoNodeError: If there is no such node.
+            NoAuthError: If the ACL grants neither READ nor ADMIN.
         """
         reply = await self._requester.ask(GetACLRequest(self._requester.server_path(path)))
         return list(reply.acl), reply.stat
 
     async def set_acl(self, path: str, acl: Sequence[ACL], version: int = -1) -> Stat:
-        """Replace the node's ACL if the Stat's `aversion` is `version` (-1: any) and return the new Stat (request:
-        setACL).
+        """Replace the node's ACL and return the new Stat (request: setACL).
 
         Nodes below do not inherit the ACL.  No watch fires.
-        Raises: NoNodeError, NoAuthError without the permission ADMIN, BadVersionError, InvalidACLError.
+
+        Args:
+            path: The node.
+            acl: The new entries.
+            version: The `aversion` that the Stat must have, -1 for any.
+
+        Returns:
+            The Stat after the change.
+
+        Raises:
+            NoNodeError: If there is no such node.
+            NoAuthError: If the ACL does not grant ADMIN.
+            BadVersionError: If the ACL has another version.
+            InvalidACLError: If the server cannot check the new ACL.
         """
         server_path = self._requester.server_path(path)
         return (await self._requester.ask(SetACLRequest(server_path, checked_acl(acl), checked_version(version)))).stat
@@ -60,7 +109,11 @@ class Administration:
     async def whoami(self) -> list[ClientInfo]:
         """Return the identities by which ACLs know this session, in no order (request: whoAmI, ZooKeeper 3.7).
 
-        Raises: UnimplementedError.
+        Returns:
+            One entry for each identity.
+
+        Raises:
+            UnimplementedError: If the server is older.
         """
         reply = await self._requester.ask(WhoAmIRequest())
         return [ClientInfo(each.scheme, each.user or "") for each in reply.identities]
@@ -68,30 +121,50 @@ class Administration:
     async def get_ephemerals(self, prefix: str = "/") -> list[str]:
         """Return the paths of this session's ephemeral nodes, in no order (request: getEphemerals, ZooKeeper 3.6).
 
-        Arguments: `prefix`, the beginning of the paths, as text: "/a" matches "/ab" too, "/a/" does not.
-        Raises: UnimplementedError.
+        Args:
+            prefix: The beginning of the paths, as text: "/a" matches "/ab" too, "/a/" does not.
+
+        Returns:
+            The paths.
+
+        Raises:
+            UnimplementedError: If the server is older.
         """
         paths.validate(prefix, sequential=True)
         chroot = self._requester.chroot
         server_prefix = chroot + prefix if prefix != "/" else chroot or "/"
         found = (await self._requester.ask(GetEphemeralsRequest(server_prefix))).ephemerals
         # The server does not know about chroots, and compares text: for the chroot /app it returns /app2/x as well.
-        ours = [path for path in found if path == chroot or path.startswith(f"{chroot}/")]
-        return [paths.strip_chroot(chroot, path) for path in ours]
+        return [paths.strip_chroot(chroot, path) for path in found if f"{path}/".startswith(f"{chroot}/")]
 
     async def count_descendants(self, path: str) -> int:
         """Return the number of nodes below the node, at any depth (request: getAllChildrenNumber, ZooKeeper 3.6).
 
         The count for the root of the server includes the nodes below /zookeeper.
-        Raises: NoNodeError, UnimplementedError.
+
+        Args:
+            path: The node.
+
+        Returns:
+            The number of nodes, without the node itself.
+
+        Raises:
+            NoNodeError: If there is no such node.
+            UnimplementedError: If the server is older.
         """
         return (await self._requester.ask(GetAllChildrenNumberRequest(self._requester.server_path(path)))).number
 
     async def get_config(self) -> Configuration:
         """Return the ensemble's configuration and the Stat of its node (request: getData of /zookeeper/config).
 
-        Use it as `data, stat = await zk.get_config()`, or read its `members` and `version`.  A chroot does not matter.
-        Raises: NoNodeError before ZooKeeper 3.5.
+        Use it as ``data, stat = await zk.get_config()``, or read its `members` and `version`.  A chroot does not
+        matter.
+
+        Returns:
+            The configuration.
+
+        Raises:
+            NoNodeError: If the server is older than ZooKeeper 3.5.
         """
         reply = await self._requester.ask(GetDataRequest(CONFIG, False))
         return Configuration(reply.data or b"", reply.stat)
@@ -100,8 +173,15 @@ class Administration:
         """Return what `get_config` returns, and a watch for the next change of the configuration.
 
         A chroot does not matter; the `path` of the watch and of its event is "/zookeeper/config".
-        Arguments: `into`, a WatchSet to which the watch is added.
-        Raises: NoNodeError before ZooKeeper 3.5.
+
+        Args:
+            into: A WatchSet to which the watch is added.
+
+        Returns:
+            The configuration and the watch.
+
+        Raises:
+            NoNodeError: If the server is older than ZooKeeper 3.5.
         """
         request = GetDataRequest(CONFIG, True)
         reply, watch = await self._requester.ask_and_watch(request, CONFIG, into, WatchKind.DATA)
@@ -117,15 +197,66 @@ class Administration:
     ) -> Configuration:
         """Change the members of the ensemble and return the new configuration (request: reconfig).
 
-        Arguments: `joining`, servers to add or to change, each "server.4=host:port:port:role;port", as a list, as one
-        string with commas between, or as {4: "host:port:port:role;port"}; `leaving`, ids of servers to remove; or
-        `members`, the complete new list of servers, in the forms of `joining`; `from_config`, the `version` that the
-        present configuration must have (-1: any).
-        Raises: ReconfigDisabledError, unless the servers have reconfigEnabled=true; NoAuthError, unless the session may
-        write /zookeeper/config; BadVersionError; BadArgumentsError for a list that the server cannot read;
-        ReconfigInProgressError; NewConfigNoQuorumError; UnimplementedError by a server without an ensemble;
-        ConnectionLostError, also when the connected server is one of those that leave.
-        Cancellation: the change may have happened.
+        Args:
+            joining: Servers to add or to change, each "server.4=host:port:port:role;port", as a list, as one string
+                with commas between, or as {4: "host:port:port:role;port"}.
+            leaving: The ids of servers to remove.
+            members: The complete new list of servers, in the forms of `joining`, which must then be left out.
+            from_config: The `version` that the present configuration must have, -1 for any.
+
+        Returns:
+            The new configuration.
+
+        Raises:
+            ReconfigDisabledError: Unless the servers have reconfigEnabled=true.
+            NoAuthError: Unless the session may write /zookeeper/config.
+            BadVersionError: If the configuration has another version.
+            BadArgumentsError: If the server cannot read a list.
+            ReconfigInProgressError: If another change is under way.
+            NewConfigNoQuorumError: If too few of the new members are connected to the leader.
+            UnimplementedError: If the server is no member of an ensemble.
+            ConnectionLostError: If the answer is lost, as it is when the connected server is one of those that leave.
+
+        Cancellation:
+            The change may have happened.
         """
         reply = await self._requester.ask(reconfiguration(joining, leaving, members, from_config))
         return Configuration(reply.data or b"", reply.stat)
+
+
+def reconfiguration(
+    joining: Members | None, leaving: Ids | None, members: Members | None, from_config: int
+) -> ReconfigRequest:
+    """Return the request for these arguments of `Client.reconfig`."""
+    if members is not None and (joining is not None or leaving is not None):
+        raise ValueError("reconfig takes either `members`, or `joining` and `leaving`, but not both")
+    if members is None and joining is None and leaving is None:
+        raise ValueError("reconfig needs `joining`, `leaving` or `members`")
+    if isinstance(from_config, bool) or not isinstance(from_config, int):
+        raise TypeError(f"from_config must be an int, not {from_config!r}")
+    if not -1 <= from_config < 2**63:
+        raise ValueError(f"from_config must be the version of a configuration, or -1 for any, not {from_config}")
+    if isinstance(leaving, int) and not isinstance(leaving, bool):
+        leaving = [leaving]
+    return ReconfigRequest(
+        _text("joining", joining, str), _text("leaving", leaving, int), _text("members", members, str), from_config
+    )
+
+
+def _text(name: str, value: object, kind: type) -> str | None:
+    """Return the entries of `value`, each of the type `kind`, as one string with commas between."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping) and kind is str:
+        value = [f"server.{number}={address}" for number, address in value.items()]
+    if not isinstance(value, str):
+        if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
+            raise TypeError(f"{name} must be a str or a list of {kind.__name__}, not {value!r}")
+        entries = list(value)
+        for entry in entries:
+            if isinstance(entry, bool) or not isinstance(entry, kind):
+                raise TypeError(f"{name} must be a str or a list of {kind.__name__}, not {value!r}")
+        value = ",".join(map(str, entries))
+    if not value.strip():
+        raise ValueError(f"{name} is empty: leave it out")
+    return value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import ssl as tls
 import warnings
-from collections.abc import Coroutine, Generator, Sequence
-from types import TracebackType
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import partial
+from types import TracebackType, UnionType
 from typing import TYPE_CHECKING, Any, Final
 
 from zkwire.client.client import Client
@@ -31,28 +32,11 @@ class _ConnectContext:
     """The object that `connect` returns: `await` it, or enter it with `async with`, to get the Client.
 
     Nothing is opened before.  As a context manager it closes the client at the end of the block.
-
-    Arguments: `options`, the arguments of Session; `within`, as of `connect`; `follows_config`, whether to follow
-    /zookeeper/config; `has_tls`, whether the client may show a certificate.
     """
 
-    def __init__(
-        self,
-        options: dict[str, Any],
-        chroot: str,
-        observer: Observer | None,
-        *,
-        within: float | None,
-        follows_config: bool,
-        has_tls: bool,
-    ) -> None:
-        self._options = options
-        self._within = within
+    def __init__(self, connected: Callable[[], Coroutine[Any, Any, Client]]) -> None:
+        self._connected = connected
         self._is_used = False
-        self._has_tls = has_tls
-        self._chroot = chroot
-        self._observer = observer
-        self._follows_config = follows_config
         self._client: Client | None = None
 
     def __await__(self) -> Generator[Any, None, Client]:
@@ -90,18 +74,22 @@ class _ConnectContext:
         self._is_used = True
         return self._connected()
 
-    async def _connected(self) -> Client:
-        session = Session(**self._options, observer=self._observer)
-        try:
-            await session.wait_started(self._within)
-        except BaseException:
-            # A session that was to be resumed belongs to the caller: it must live on, to be resumed later.
-            await session.close(keep_session=self._options["session_id"] != 0)
-            raise
-        if self._follows_config:
-            session.run_in_background(follow(session))
-        identities = len(self._options["auth"]) + (self._options["sasl"] is not None) + self._has_tls
-        return Client(session, self._chroot, self._options["rng"], identities)
+
+async def _connected(
+    chroot: str, within: float | None, follows_config: bool, has_tls: bool, options: dict[str, Any]
+) -> Client:
+    """Open a session with these `options` of Session, and return its client."""
+    session = Session(**options)
+    try:
+        await session.wait_started(within)
+    except BaseException:
+        # A session that was to be resumed belongs to the caller: it must live on, to be resumed later.
+        await session.close(keep_session=options["session_id"] != 0)
+        raise
+    if follows_config:
+        session.run_in_background(follow(session))
+    identities = len(options["auth"]) + (options["sasl"] is not None) + has_tls
+    return Client(session, chroot, options["rng"], identities)
 
 
 @hides_arguments
@@ -127,59 +115,74 @@ def connect(
     rng: random.Random | None = None,
     open_link: OpenLink | None = None,
 ) -> _ConnectContext:
-    """Connect to an ensemble and return the Client, by `await` or `async with`.
+    """Connect to an ensemble and return the Client, by ``await`` or ``async with``.
+
+    As a context manager, or by hand::
 
         async with zkwire.connect("zk1:2181,zk2:2181/app") as zk: ...
         zk = await zkwire.connect("zk1:2181"); ...; await zk.close()
 
-    Arguments:
-    `connect_string`, servers and an optional chroot: "host[:port],...[/path]", with the default port 2181;
-    `session_timeout`, in seconds, how long the ensemble keeps the session and its ephemeral nodes while it hears
-    nothing from the client; the server may grant another timeout, see `Client.session_timeout`;
-    `within`, in seconds, how long to wait for the session to begin; None: for ever; 0: one look, at which every server
-    is tried once.  Later, while no server is connected, the client tries for ever;
-    `session_id` and `session_password`, a session to resume;
-    `least_timeout`, the least timeout that the session to resume was ever granted, in seconds, by any server: the
-    `least_timeout` of the client that had it.  Without it nothing in that session can be certain: to acquire a lock
-    raises ValueError;
-    `locks`, whether the session is kept so that a lock can be certain at once: the client sends 3.3 syncs in each
-    session timeout.  False: it sends pings, and the first lock may take three ticks of the server longer;
-    `renew`, whether a new session follows an expired one;
-    `max_in_flight`, how many requests may be unanswered at a time; the others wait in a queue.  The large ones
-    among them, of more than 4 KiB, have no more than 4 MiB together, unless it is a single one;
-    `request_limit`, the largest request that the servers accept, in bytes: their jute.maxbuffer; a larger request
-    raises ValueError and is not sent;
-    `reply_limit`, the largest reply to accept, in bytes; a read with a larger reply raises ProtocolError, and a larger
-    watch event, which has the path of its node, breaks the connection;
-    `read_only`, whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
-    writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it together
-    with its watches.  A session that began on a read-only server exists on that server alone: at the move `session_id`
-    changes without an EXPIRED state, because no ephemeral node can have belonged to that session;
-    `ssl`, an SSLContext, which contains the client's certificate if the server wants one, or True for the default
-    context.  The server's certificate must be valid for the host as the connect string names it;
-    `auth`, identities as for `Client.add_auth`, sent before all other requests (a digest's password crosses the network
-    as it is: use TLS);
-    `sasl`, a SASL mechanism such as DigestMD5(user, password), which authenticates before `auth`; see SaslMechanism;
-    `follow_config`, whether to follow /zookeeper/config, where an ensemble that was reconfigured lists its servers;
-    each change of the list works like `Client.set_hosts`, but the servers that were given remain the last resort.
-    The client shows its session and credentials to every server in that list.  Not together with `ssl`: the list names
-    the ports without TLS;
-    `observer`, an Observer, which gets notified of requests, events and states;
-    `rng` and `open_link`, the sources of randomness and of connections, for simulations.  Without `rng`, randomness
-    comes from the operating system: the names of nodes show some of it, and it must not be guessed.
-    Raises: ValueError and TypeError at once for bad arguments; TimeoutError when `within` has passed, which says what
-    was wrong with each server at the last attempt; SessionExpiredError when the session to resume is gone;
-    AuthFailedError when a server refuses `auth` or `sasl`; ConnectionError after one round over all servers if none of
-    them can ever be used because of TLS.  It names each server and what is wrong: the server's certificate is not
-    accepted, the server refuses the client's certificate or the lack of one, or only one of the two sides uses TLS.
-    Its `__cause__` is the ssl.SSLError, if there is one.
-    Cancellation, and TimeoutError: leave no connection behind, and no new session: a server that was just about to
-    begin one gets the request to end it, and a quarter of a second to do so.  A server with Netty (for TLS) that takes
-    longer may not read the request; then the session ends by its timeout.
+    Later, while no server is connected, the client tries for ever.
+
+    Args:
+        connect_string: Servers and an optional chroot: "host[:port],...[/path]", with the default port 2181.
+        session_timeout: In seconds, how long the ensemble keeps the session and its ephemeral nodes while it hears
+            nothing from the client.  The server may grant another timeout, see `Client.session_timeout`.
+        within: In seconds, how long to wait for the session to begin.  None: for ever.  0: every server is tried once.
+        session_id: The id of a session to resume.
+        session_password: The password of a session to resume.
+        least_timeout: The least timeout that the session to resume was ever granted, in seconds, by any server: the
+            `least_timeout` of the client that had it.  Without it nothing in that session can be certain: to acquire a
+            lock raises ValueError.
+        locks: Whether the session is kept so that a lock can be certain at once: the client sends 3.3 syncs in each
+            session timeout.  False: it sends pings, and the first lock may take three ticks of the server longer.
+        renew: Whether a new session follows an expired one.
+        max_in_flight: How many requests may be unanswered at a time; the others wait in a queue.  The large ones among
+            them, of more than 4 KiB, have no more than 4 MiB together, unless it is a single one.
+        request_limit: The largest request that the servers accept, in bytes: their jute.maxbuffer.  A larger request
+            raises ValueError and is not sent.
+        reply_limit: The largest reply to accept, in bytes.  A read with a larger reply raises ProtocolError, and a
+            larger watch event, which has the path of its node, breaks the connection.
+        read_only: Whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
+            writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it
+            together with its watches.  A session that began on a read-only server exists on that server alone: at the
+            move `session_id` changes without an EXPIRED state, because no ephemeral node can have belonged to that
+            session.
+        ssl: An SSLContext, which contains the client's certificate if the server wants one, or True for the default
+            context.  The server's certificate must be valid for the host as the connect string names it.
+        auth: Identities as for `Client.add_auth`, sent before all other requests.  A digest's password crosses the
+            network as it is: use TLS.
+        sasl: A SASL mechanism such as DigestMD5(user, password), which authenticates before `auth`.
+        follow_config: Whether to follow /zookeeper/config, where an ensemble that was reconfigured lists its servers.
+            Each change of the list works like `Client.set_hosts`, but the servers that were given remain the last
+            resort.  The client shows its session and credentials to every server in that list.  Not together with
+            `ssl`: the list names the ports without TLS.
+        observer: An Observer, which gets notified of requests, events and states.
+        rng: The source of randomness, for simulations.  Without it, randomness comes from the operating system: the
+            names of nodes show some of it, and it must not be guessed.
+        open_link: Opens connections, for simulations.
+
+    Returns:
+        An object to await, or to enter with ``async with``.
+
+    Raises:
+        ValueError: At once, if an argument is bad.
+        TypeError: At once, if an argument is bad.
+        TimeoutError: If `within` has passed; it says what was wrong with each server at the last attempt.
+        SessionExpiredError: If the session to resume is gone.
+        AuthFailedError: If a server refuses `auth` or `sasl`.
+        ConnectionError: After one round over all servers, if none of them can ever be used because of TLS.  It names
+            each server and what is wrong: the server's certificate is not accepted, the server refuses the client's
+            certificate or the lack of one, or only one of the two sides uses TLS.  Its ``__cause__`` is the
+            ssl.SSLError, if there is one.
+
+    Cancellation:
+        It leaves no connection, and no new session, as TimeoutError does: a server that was just about to begin one
+        gets the request to end it, and a quarter of a second to do so.  A server with Netty (for TLS) that takes longer
+        may not read the request; then the session ends by its timeout.
     """
     addresses, chroot = hosts.parse(connect_string)
-    if isinstance(session_timeout, bool) or not isinstance(session_timeout, int | float):
-        raise TypeError(f"session_timeout must be a number of seconds, not {type(session_timeout).__name__}")
+    _check("session_timeout", session_timeout, int | float, "a number of seconds")
     if session_timeout > _LONGEST_TIMEOUT:
         meant = (
             f": for milliseconds give {session_timeout / 1000:g}" if session_timeout < 1000 * _LONGEST_TIMEOUT else ""
@@ -188,26 +191,18 @@ def connect(
     if not session_timeout > 0:  # written so that a NaN is refused too
         raise ValueError(f"session_timeout must be a positive number of seconds, not {session_timeout!r}")
     if within is not None:
-        if isinstance(within, bool) or not isinstance(within, int | float):
-            raise TypeError(f"within must be a number of seconds, or None to wait for ever, not {within!r}")
+        _check("within", within, int | float, "a number of seconds, or None to wait for ever")
         if not within >= 0:
             raise ValueError(f"within must be 0 seconds or more, or None to wait for ever, not {within!r}")
-    if isinstance(max_in_flight, bool) or not isinstance(max_in_flight, int):
-        raise TypeError(f"max_in_flight must be a number of requests, not {type(max_in_flight).__name__}")
+    _check("max_in_flight", max_in_flight, int, "a number of requests")
     if max_in_flight < 1:
         raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
     for name, limit in (("request_limit", request_limit), ("reply_limit", reply_limit)):
-        if isinstance(limit, bool) or not isinstance(limit, int):
-            raise TypeError(f"{name} must be a number of bytes, not {type(limit).__name__}")
+        _check(name, limit, int, "a number of bytes")
         if not _LEAST_LIMIT <= limit <= _MOST_LIMIT:
             raise ValueError(f"{name} must be at least {_LEAST_LIMIT} and at most {_MOST_LIMIT} bytes, not {limit}")
-    if isinstance(session_password, bytearray | memoryview):
-        session_password = bytes(session_password)
-    if not isinstance(session_id, int) or not isinstance(session_password, bytes):
-        raise TypeError(
-            "session_id must be an int and session_password bytes, not"
-            f" {type(session_id).__name__} and {type(session_password).__name__}"
-        )
+    _check("session_id", session_id, int, "an int")
+    _check("session_password", session_password, bytes | bytearray | memoryview, "bytes")
     if not -(2**63) <= session_id < 2**63:
         raise ValueError(f"session_id must fit in 64 bits, and {session_id} does not")
     if session_id and len(session_password) != _PASSWORD_BYTES:
@@ -217,8 +212,7 @@ def connect(
     if session_password and not session_id:
         raise ValueError("a session_password needs a session_id")
     if least_timeout is not None:
-        if isinstance(least_timeout, bool) or not isinstance(least_timeout, int | float):
-            raise TypeError(f"least_timeout must be a number of seconds, not {type(least_timeout).__name__}")
+        _check("least_timeout", least_timeout, int | float, "a number of seconds")
         if not session_id or not 0 < least_timeout <= _LONGEST_TIMEOUT:
             raise ValueError(
                 f"least_timeout must be a positive number of seconds and needs a session_id, not {least_timeout!r}"
@@ -234,8 +228,8 @@ def connect(
         raise TypeError(
             f"sasl must have the methods start and step, as zkwire.DigestMD5 has; a {type(sasl).__name__} has not"
         )
-    if observer is not None and not isinstance(observer, Observer):
-        raise TypeError(f"observer must be a zkwire.Observer, not {type(observer).__name__}")
+    if observer is not None:
+        _check("observer", observer, Observer, "a zkwire.Observer")
     # Not a random.Random(): the names of nodes show its output, and with enough of that its later output can be
     # computed, SASL's nonces and the names of future nodes included.
     rng = rng or random.SystemRandom()
@@ -243,7 +237,7 @@ def connect(
         "addresses": addresses,
         "timeout": float(session_timeout),
         "session_id": session_id,
-        "password": session_password,
+        "password": bytes(session_password),
         "least_timeout": None if least_timeout is None else float(least_timeout),
         "locks": bool(locks),
         "renew": renew,
@@ -255,10 +249,15 @@ def connect(
         "auth": [credentials.checked(*_pair(each), request_limit=request_limit) for each in auth],
         "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
+        "observer": observer,
     }
-    return _ConnectContext(
-        options, chroot, observer, within=within, follows_config=bool(follow_config), has_tls=bool(ssl)
-    )
+    return _ConnectContext(partial(_connected, chroot, within, bool(follow_config), bool(ssl), options))
+
+
+def _check(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
+    """Raise TypeError if `value` is not of the type `kind`, or is a bool."""
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
 
 
 def _pair(each: object) -> tuple[object, object]:

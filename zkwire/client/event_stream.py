@@ -6,17 +6,15 @@ session sets it again.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Self
 
 from zkwire import paths
 from zkwire.client.requester import Requester
+from zkwire.client.streams import Stream
 from zkwire.client.watch import WatchEvent
 from zkwire.errors import SessionExpiredError
-from zkwire.session.event_loop import check_loop
 from zkwire.wire.requests import AddWatchMode, AddWatchRequest
 from zkwire.wire.watch_table import Notification, WatchEventType, WatchKind
 
@@ -34,15 +32,16 @@ class Resync:
     """
 
 
-class EventStream:
+class EventStream(Stream["WatchEvent | Resync"]):
     """A stream of the events of a node, or of a node and all nodes below it; `Client.events` makes it.
 
-    Enter it with `async with`, then iterate it.
+    Enter it with ``async with``, then iterate it.
     """
 
     def __init__(self, requester: Requester, path: str, *, recursive: bool, backlog: int) -> None:
         if not isinstance(backlog, int) or backlog < 1:
             raise ValueError(f"backlog must be at least 1, not {backlog!r}")
+        super().__init__(requester.loop, f"event of {path}")
         self.path = path
         self.given_up = False
         self._requester = requester
@@ -51,10 +50,7 @@ class EventStream:
         self._backlog = backlog
         self._queue: deque[WatchEvent | Resync] = deque()
         self._is_entered = False
-        self._is_left = False
         self._is_set = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._is_iterated = False
 
     async def __aenter__(self) -> Self:
         if self._is_entered:
@@ -63,38 +59,27 @@ class EventStream:
         await self._set()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_left = True
-        self._queue.clear()
-        self._requester.give_up(self._server_path, self)
-        self._wake()
-
     def __aiter__(self) -> Self:
         if not self._is_entered:
             raise RuntimeError(f"enter the events of {self.path} first: async with zk.events(...) as events")
         return self
 
-    async def __anext__(self) -> WatchEvent | Resync:
-        if self._is_iterated:
-            raise RuntimeError(f"another task waits for these events of {self.path} already")
-        self._is_iterated = True
-        try:
-            while not self._queue:
-                if self._is_left:
-                    raise StopAsyncIteration
-                if not self._is_set:
-                    await self._set_in_new_session()
-                    if self._is_left:
-                        raise StopAsyncIteration
+    def close(self) -> None:
+        """End the iteration and give up the watch, here and on the server, without waiting for the answer."""
+        self._queue.clear()
+        self._requester.give_up(self._server_path, self)
+        super().close()
+
+    async def _next(self) -> WatchEvent | Resync:
+        while not self._queue:
+            if not self._is_set and not self._is_closed:
+                await self._set_in_new_session()
+                if not self._is_closed:
                     return Resync()
-                check_loop(self._requester.loop)
-                self._waiter = self._requester.loop.create_future()
-                await self._waiter
-            return self._queue.popleft()
-        finally:
-            self._is_iterated = False
+            if self._is_closed:
+                raise StopAsyncIteration
+            await self._wait()
+        return self._queue.popleft()
 
     async def _set(self) -> None:
         mode, kind = AddWatchMode.PERSISTENT, WatchKind.PERSISTENT
@@ -113,7 +98,7 @@ class EventStream:
 
     async def _set_in_new_session(self) -> None:
         """Set the watch in the session that follows the one that has ended; raise if none follows."""
-        while not self._is_set and not self._is_left:
+        while not self._is_set and not self._is_closed:
             try:
                 await self._set()
             except SessionExpiredError:
@@ -147,7 +132,3 @@ class EventStream:
         """
         self._is_set = False
         self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)

@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, TypeVar
 
 from zkwire.client.operations import Node
 from zkwire.client.requester import Requester
+from zkwire.client.streams import Stream
 from zkwire.client.watch import WatchEvent, WatchSet
 from zkwire.errors import NoNodeError, SessionExpiredError
 from zkwire.wire.jute import Record
@@ -29,10 +29,12 @@ R = TypeVar("R", bound=Record)
 _NOTHING_YET: Final = object()  # equal to no key
 
 
-class ValueStream(Generic[T]):
+class ValueStream(Stream[T]):
     """A stream of a value that is read from nodes, now and after each change; the base class of all such streams.
 
-        class Count(zkwire.ValueStream[int]):                      # how many children a node has
+    The value of another stream, how many children a node has::
+
+        class Count(zkwire.ValueStream[int]):
             def __init__(self, zk, path):
                 super().__init__(path, lambda: zk.state is zkwire.SessionState.EXPIRED)
                 self._zk = zk
@@ -43,56 +45,48 @@ class ValueStream(Generic[T]):
 
         async for count in Count(zk, "/a"): ...
 
-    Changes: when several follow each other quickly, the stream may leave some out, but never the last one.  It does not
+    When several changes follow each other quickly, the stream may leave some out, but never the last one.  It does not
     show a reconnect, or a new session after an expiry: it goes on with the present value.
-    Leaving: to leave a loop, `break` is enough.  A stream that is kept in a variable must be closed: by `close()`, by
-    `async with` or by contextlib.aclosing.
-    Raises, from the iteration: SessionExpiredError (only with `renew=False`) and SessionClosedError when the session is
-    over; RuntimeError when another task iterates the stream; ServerError, such as NoAuthError, when a read is refused.
-    After a ServerError the iteration may be continued.
-    Cancellation: cancelling the wait for the next value removes the watches from the server; the iteration may be
-    continued.
-    Order: the order of the changes.
+
+    To leave a loop, ``break`` is enough.  A stream that is kept in a variable must be closed: by `close()`, by
+    ``async with`` or by contextlib.aclosing.
 
     A subclass implements `_look`, which reads the value and adds watches for its next change to `_watches`.  A subclass
     that keeps something between two reads also implements `_heard`, which gets the events.  This class does the
     rest: it waits, leaves out values that have not changed, goes on in a new session, and removes watches.
-    Arguments: `path`, for error messages; `is_over`, a function that returns, after a session has expired, whether no
-    other session will follow.  It must not refer to the stream: else a stream that was left by `break` would not be
-    collected at once.
+
+    Args:
+        path: For error messages.
+        is_over: Returns, after a session has expired, whether no other session will follow.  It must not refer to the
+            stream: else a stream that was left by ``break`` would not be collected at once.
+
+    Raises:
+        SessionExpiredError: From the iteration, with ``renew=False``, if the session has expired.
+        SessionClosedError: From the iteration, if the client was closed.
+        ServerError: From the iteration, such as NoAuthError, if a read is refused; the iteration may be continued.
+        RuntimeError: If another task iterates the stream.
+
+    Cancellation:
+        Cancelling the wait for the next value removes the watches from the server; the iteration may be continued.
+
+    Order:
+        The order of the changes.
     """
 
     _noun = "state"  # noun used in error messages
     _is_armed = False  # whether `_watches` holds the watches of a read that has succeeded; they may have fired
 
     def __init__(self, path: str, is_over: Callable[[], bool]) -> None:
+        super().__init__(asyncio.get_running_loop(), f"{self._noun} of {path}")
         self.path = path
         self._is_over = is_over
-        self._loop = asyncio.get_running_loop()
         self._watches = WatchSet()  # watches for changes of the value that was read last
         self._last_key: object = _NOTHING_YET
-        self._ready: asyncio.Future[str | None] | None = None
-        self._is_closed = False
-        self._is_iterated = False
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    async def aclose(self) -> None:
-        """Call `close`; for contextlib.aclosing."""
-        self.close()
 
     def close(self) -> None:
         """End the iteration and give up the watches, here and on the server, without waiting for the answer."""
-        self._is_closed = True
+        super().close()
         self._disarm()
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_result(None)
 
     def __del__(self) -> None:
         # The loop was left by `break`.  The garbage collector may run in any thread, and watches may be given up only
@@ -100,17 +94,11 @@ class ValueStream(Generic[T]):
         if self._is_armed and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._watches.cancel)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> T:
-        if self._is_iterated:
-            raise RuntimeError(f"another task waits for the next {self._noun} of {self.path} already")
-        self._is_iterated = True
+    async def _next(self) -> T:
         try:
             while not self._is_closed:
                 try:
-                    key, value = await self._next()
+                    key, value = await self._next_value()
                 except SessionExpiredError:
                     if self._is_over():
                         raise
@@ -120,17 +108,16 @@ class ValueStream(Generic[T]):
                     return value
             raise StopAsyncIteration
         finally:
-            self._is_iterated = False
             if self._is_closed:
                 self._disarm()
 
-    async def _next(self) -> tuple[object, T]:
+    async def _next_value(self) -> tuple[object, T]:
         """Wait until the value may have changed, and return the result of `_look`."""
         try:
             if self._is_armed:
                 watches = self._watches  # `close` during the wait replaces `_watches`
-                self._ready = watches.ready()
-                await self._ready
+                self._waiter = watches.ready()
+                await self._waiter
                 if self._is_closed:
                     raise StopAsyncIteration
                 for event in watches.take():
@@ -175,7 +162,7 @@ class ValueStream(Generic[T]):
             return None
 
 
-class NodeStream(ValueStream[T | None], Generic[T]):
+class NodeStream(ValueStream[T | None]):
     """A stream of a value of one node, or None while the node is absent; the base of DataStream and ChildrenStream."""
 
     def __init__(self, requester: Requester, path: str) -> None:

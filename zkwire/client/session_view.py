@@ -10,7 +10,7 @@ import warnings
 from types import TracebackType
 from typing import Self
 
-from zkwire.client.state_stream import StateStream
+from zkwire.client.streams import StateStream
 from zkwire.session import suspension
 from zkwire.session.event_loop import check_loop
 from zkwire.session.session import Session

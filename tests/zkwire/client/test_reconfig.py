@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from zkwire.client.reconfig import Configuration, reconfiguration
+from zkwire.client.admin import Configuration, reconfiguration
 from zkwire.wire.records import Stat
 from zkwire.wire.requests import ReconfigRequest
 
