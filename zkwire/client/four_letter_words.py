@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from ssl import SSLContext
-from typing import Final, Literal, TypeAlias, overload
+from typing import Any, Final, Literal, TypeAlias, overload
 
 from zkwire.errors import ProtocolError, UnimplementedError, ZooKeeperError
 from zkwire.session import hosts
@@ -18,11 +18,8 @@ _Metrics: TypeAlias = dict[str, int | float | str]
 # A Java long has at most 19 digits.  A longer number stays text: Python refuses to read one of thousands of digits.
 _INT: Final = re.compile(r"-?[0-9]{1,19}")
 _FLOAT: Final = re.compile(r"-?[0-9]{1,400}\.[0-9]{1,400}(E-?[0-9]{1,4})?")
-_PAIRS: Final = {
-    "mntr": "\t",
-    "conf": "=",
-    "envi": "=",
-}  # the words that are answered by pairs, and what separates them
+# The words that are answered by pairs, and what separates them.
+_PAIRS: Final = {"mntr": "\t", "conf": "=", "envi": "="}
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 _NOT_ALLOWED: Final = "is not executed because it is not in the whitelist"
 _READ_SIZE: Final = 64 * 1024
@@ -47,41 +44,41 @@ async def four_letter_word(
 
 @overload
 async def four_letter_word(
-    host: str,
-    word: Literal["ruok", "isro", "srvr", "stat", "cons", "dump", "dirs", "wchs", "wchc", "wchp", "crst", "srst"],
-    *,
-    within: float = ...,
-    ssl: SSLContext | bool | None = ...,
-) -> str: ...
-
-
-@overload
-async def four_letter_word(
     host: str, word: str, *, within: float = ..., ssl: SSLContext | bool | None = ...
-) -> str | _Metrics | dict[str, str]: ...
+) -> str | Any: ...
 
 
-async def four_letter_word(
-    host: str, word: str, *, within: float = 5.0, ssl: SSLContext | bool | None = None
-) -> str | _Metrics | dict[str, str]:
+async def four_letter_word(host: str, word: str, *, within: float = 5.0, ssl: SSLContext | bool | None = None) -> Any:
     """Send a four-letter word to one server, on a new connection, and return the answer.
+
+    For example::
 
         metrics = await zkwire.four_letter_word("zk1:2181", "mntr")
         metrics["zk_server_state"], metrics["zk_outstanding_requests"]      # "leader", 0
 
-    Arguments: `host`, one server as "host[:port]", with the default port 2181; `word`, such as "ruok"; `within`, the
-    time limit for the whole call, in seconds; `ssl`, an SSLContext, or True for the system's default one, for a port
-    that uses TLS.
-    Returns, for "mntr" and "conf", a dict from the server's names to int, float or str; for "envi", a dict from names
-    to str.  For every other word it returns the text: "imok" for "ruok", "rw" or "ro" for "isro", and lines for human
-    readers for the rest, such as "srvr" and "stat" ("mntr" contains the same facts).
-    Raises: ValueError and TypeError at once for bad arguments; UnimplementedError when the server does not have the
-    word or its whitelist does not (`4lw.commands.whitelist`; from 3.5.3 on its default is "srvr" alone);
-    ZooKeeperError when the server runs but does not serve because it has no quorum ("ruok" is answered even then);
-    ProtocolError for an answer of more than 16 MiB to "mntr", of more than 1 MiB to "conf" or "envi", or of more than
-    64 MiB to another word;
-    OSError when the server cannot be reached, and its subclass TimeoutError after `within`.
-    Cancellation: closes the connection.
+    Args:
+        host: One server as "host[:port]", with the default port 2181.
+        word: The word, such as "ruok".
+        within: The time limit for the whole call, in seconds.
+        ssl: An SSLContext, or True for the system's default one, for a port that uses TLS.
+
+    Returns:
+        For "mntr" and "conf", a dict from the server's names to int, float or str; for "envi", a dict from names to
+        str.  For every other word the text: "imok" for "ruok", "rw" or "ro" for "isro", and lines for human readers for
+        the rest, such as "srvr" and "stat" ("mntr" contains the same facts).
+
+    Raises:
+        ValueError: At once, if an argument is bad.
+        TypeError: At once, if an argument is bad.
+        UnimplementedError: If the server does not have the word, or its whitelist does not
+            (``4lw.commands.whitelist``; from 3.5.3 on its default is "srvr" alone).
+        ZooKeeperError: If the server runs but does not serve because it has no quorum; "ruok" is answered even then.
+        ProtocolError: If the answer has more than 16 MiB to "mntr", 1 MiB to "conf" or "envi", 64 MiB to another word.
+        OSError: If the server cannot be reached.
+        TimeoutError: If `within` has passed.
+
+    Cancellation:
+        It closes the connection.
     """
     address = _only_address(host)
     if not isinstance(word, str):
@@ -103,10 +100,7 @@ async def four_letter_word(
 
 
 def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metrics | dict[str, str]:
-    """Return what `four_letter_word` returns for the text that the server at `address` has answered.
-
-    Raises: UnimplementedError, ZooKeeperError.
-    """
+    """Return what `four_letter_word` returns for the text that the server at `address` has answered."""
     _check_answered(answer, word, address)
     if word not in _PAIRS:
         return answer
@@ -130,7 +124,7 @@ async def _ask(address: hosts.Address, word: str, ssl: SSLContext | bool | None)
         while read := await reader.read(_READ_SIZE):
             answer += read
             if len(answer) > most:
-                raise ProtocolError(f"{address} sent more than {most} bytes, which is no answer", operation=word)
+                raise ProtocolError(f"{address} sent more than {most} bytes, which is not an answer", operation=word)
         return answer.decode(errors="replace")
     finally:
         writer.transport.abort()  # not close(): there is nothing left to send or to wait for

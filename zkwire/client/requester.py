@@ -45,6 +45,7 @@ from zkwire.wire.requests import (
 )
 from zkwire.wire.watch_table import Watcher, WatchKind
 
+_MOST_UNANSWERED: Final = 10_000  # requests of `ask_each`, to bound memory
 _FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 
 _READS: Final = (GetData, GetChildren)
@@ -114,26 +115,24 @@ class Requester:
         """
         return await self._send_all([(request, None, WatchKind.DATA) for request in requests])
 
-    async def ask_each(self, requests: Iterable[Request[Any]], most: int, take: Callable[[Any], None]) -> None:
-        """Send `requests`, and call `take` with each one's reply, ServerError or ConnectionLostError, in their order.
+    async def ask_each(self, requests: Iterable[Request[Any]], take: Callable[[Request[Any], Any], None]) -> None:
+        """Send `requests`, and call `take` with each one and its reply, ServerError or ConnectionLostError, in order.
 
-        Unlike `ask_all` it keeps no replies, so that they may be many and large.
-        Arguments: `most`, how many requests may be unanswered at a time.
-        Raises: SessionError; what `take` raises, and then the requests that are left are abandoned.
-        Cancellation: for each request, as for `ask`.
+        Unlike `ask_all` it keeps no replies, so that they may be many and large, and leaves no more than 10,000
+        unanswered.  If `take` raises an error, the requests that are left are abandoned.  Cancellation: as for `ask`.
         """
         pending: deque[tuple[asyncio.Future[Any], Request[Any]]] = deque()
 
         async def take_first() -> None:
-            future = pending[0][0]
+            future, request = pending[0]
             with contextlib.suppress(ServerError, ConnectionLostError):
                 await future
             pending.popleft()
-            take(self._answer(future, None))
+            take(request, self._answer(future, None))
 
         try:
             for request in requests:
-                if len(pending) == most:
+                if len(pending) == _MOST_UNANSWERED:
                     await take_first()
                 pending.append((self._requests.submit(request, None, WatchKind.DATA), request))
             while pending:

@@ -164,10 +164,14 @@ async def test_the_end_of_the_session_is_raised_even_if_a_later_answer_was_lost_
     assert answers.abandoned == answers.futures
 
 
-async def test_no_more_requests_are_unanswered_than_allowed_and_answers_are_taken_in_their_order() -> None:
+async def test_no_more_requests_are_unanswered_than_allowed_and_answers_are_taken_in_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zkwire.client.requester._MOST_UNANSWERED", 2)
     answers, requester = _requester()
     taken: list[object] = []
-    asking = asyncio.ensure_future(requester.ask_each([GetDataRequest("/a", False)] * 5, 2, taken.append))
+    requests = [GetDataRequest("/a", False)] * 5
+    asking = asyncio.ensure_future(requester.ask_each(requests, lambda _, answer: taken.append(answer)))
     await turns()
     assert len(answers.futures) == 2
     answers.futures[1].set_result("second")
@@ -189,13 +193,14 @@ async def test_no_more_requests_are_unanswered_than_allowed_and_answers_are_take
     assert answers.abandoned == []
 
 
-async def test_when_taking_an_answer_fails_the_requests_behind_it_are_abandoned() -> None:
+async def test_when_taking_an_answer_fails_the_requests_after_it_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zkwire.client.requester._MOST_UNANSWERED", 3)
     answers, requester = _requester()
 
-    def refuse(answer: object) -> None:
+    def refuse(_: object, answer: object) -> None:
         raise LookupError(answer)
 
-    asking = asyncio.ensure_future(requester.ask_each([GetDataRequest("/a", False)] * 5, 3, refuse))
+    asking = asyncio.ensure_future(requester.ask_each([GetDataRequest("/a", False)] * 5, refuse))
     await turns()
     first, second, third = answers.futures
     second.set_result("second")
