@@ -57,7 +57,12 @@ class Portal:
     def start(self) -> Portal:
         """Start the thread and its event loop, and return the portal.
 
-        Raises: RuntimeError if it has been started before; OSError if the process has no file descriptor left for it.
+        Returns:
+            The portal.
+
+        Raises:
+            RuntimeError: If it has been started before.
+            OSError: If the process has no file descriptor left for it.
         """
         if self._thread is not None:
             raise RuntimeError("this portal has been started before: make a new one")
@@ -80,7 +85,9 @@ class Portal:
 
         What was entered last is left first: a lock is released before its client closes the session.  Does nothing if
         the portal does not run.
-        Raises: RuntimeError on the portal's own thread.
+
+        Raises:
+            RuntimeError: If it is called on the portal's own thread.
         """
         thread, loop, stopping = self._thread, self._loop, self._stopping
         if thread is None or loop is None or stopping is None or self._process != os.getpid():
@@ -101,9 +108,6 @@ class Portal:
         self.stop()
 
     @overload
-    def call(self, function: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **named: P.kwargs) -> T: ...
-
-    @overload
     def call(self, function: Callable[P, Awaitable[T]], /, *args: P.args, **named: P.kwargs) -> T: ...
 
     @overload
@@ -114,8 +118,21 @@ class Portal:
 
         Client and recipes belong to one event loop: also what does not block, for example the making of a Lock, goes
         through here.
-        Raises: what `function` raises; RuntimeError when the portal is not running, or is called on its own thread.
-        Cancellation: a KeyboardInterrupt while this waits cancels the call, and goes on once the call has ended.
+
+        Args:
+            function: A function, or a coroutine function.
+            args: Its positional arguments.
+            named: Its keyword arguments.
+
+        Returns:
+            What `function` returns, awaited if it can be.
+
+        Raises:
+            RuntimeError: If the portal is not running, or is called on its own thread.
+            Exception: Whatever `function` raises.
+
+        Cancellation:
+            A KeyboardInterrupt while this waits cancels the call, and goes on once the call has ended.
         """
 
         async def called() -> Any:
@@ -130,7 +147,19 @@ class Portal:
 
         One task enters and leaves it, as locks require.  If `context` ends by itself meanwhile, because a lock is lost,
         the block goes on, and the error is raised at its end.
-        Raises, Cancellation: as `call`, on entering; on leaving, what `context` raises.
+
+        Args:
+            context: What ``async with`` takes.
+
+        Returns:
+            What ``with`` takes; it gives what `context` gives.
+
+        Raises:
+            RuntimeError: As `call`.
+            Exception: Whatever `context` raises, on entering and on leaving.
+
+        Cancellation:
+            As `call`.
         """
         entered: Future[T] = Future()
         left: Future[BaseException | None] = Future()
@@ -167,7 +196,18 @@ class Portal:
     def iterate(self, items: AsyncIterable[T]) -> Iterator[T]:
         """Return an iterator over what `items` yields; leave it early with `close()`, or by leaving the `for` loop.
 
-        Raises, Cancellation: as `call`, at each item.
+        Args:
+            items: What ``async for`` takes.
+
+        Returns:
+            What ``for`` takes.
+
+        Raises:
+            RuntimeError: As `call`, at each item.
+            Exception: Whatever `items` raises.
+
+        Cancellation:
+            As `call`, at each item.
         """
         iterator = self.call(aiter, items)
 
@@ -193,7 +233,9 @@ class Portal:
     def _begin(self, work: Coroutine[Any, Any, T], *, is_own_thread: bool = False) -> _Running[T]:
         """Have `work` run as a task of the event loop.
 
-        Arguments: `is_own_thread`, whether this is called on the portal's own thread, which may not wait for the end.
+        Args:
+            work: The coroutine.
+            is_own_thread: Whether this is called on the portal's own thread, which may not wait for the end.
         """
         reason = None if is_own_thread else self._why_not()
         if reason is None:  # a forked process must not touch the lock: a thread of its parent may have held it
@@ -313,8 +355,10 @@ async def _hold_open(
 ) -> bool:
     """Enter `context`, leave it when the thread has left its block, and return whether its error is suppressed.
 
-    Arguments: `entered`, gets what `context` gives; `left`, is done when the thread has left: with the error of the
-    block, or None.
+    Args:
+        context: What to enter.
+        entered: Gets what `context` gives.
+        left: Is done when the thread has left: with the error of the block, or None.
     """
     entered.set_result(await context.__aenter__())
     try:

@@ -35,8 +35,9 @@ def explained(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _about_request(operation: str, path: str | None, message: str) -> str:
-    return f"{described(operation, path)}: {message}" if operation else message
+def _about_request(error: ConnectionLostError | ProtocolError) -> str:
+    message = Exception.__str__(error)
+    return f"{described(error.operation, error.path)}: {message}" if error.operation else message
 
 
 def _without_init(cls: type[BaseException], *args: object) -> BaseException:
@@ -55,13 +56,18 @@ class ZooKeeperError(Exception):
 class ServerError(ZooKeeperError):
     """The server refused a request.
 
-    Arguments: `code`, the error code of the reply header; `path`, the znode that the request named, as the caller
-    wrote it; `operation`, the request's name in ZooKeeper's own terms; `server`, "host:port" of the server that
-    refused; `hint`, what the caller can do about it, in place of the class's own hint.
-
-    `is_transient` is True if the refusal says something about the server's present state and nothing about the node:
-    the same request may succeed a moment later.
     `ServerError.from_code` picks the subclass for a code.
+
+    Args:
+        code: The error code of the reply header.
+        path: The znode that the request named, as the caller wrote it.
+        operation: The request's name in ZooKeeper's own terms.
+        server: The server that refused, as "host:port".
+        hint: What the caller can do about it, in place of the class's own hint.
+
+    Attributes:
+        is_transient: Whether the refusal says something about the server's present state and nothing about the node:
+            the same request may succeed a moment later.
     """
 
     code: int = 0
@@ -94,7 +100,18 @@ class ServerError(ZooKeeperError):
     def from_code(
         cls, code: int, path: str | None = None, *, operation: str = "request", server: str = "", hint: str = ""
     ) -> ServerError:
-        """Return the error for `code`: an instance of the code's own class if there is one, else a ServerError."""
+        """Return the error for `code`: an instance of the code's own class if there is one, else a ServerError.
+
+        Args:
+            code: The error code of the reply header.
+            path: As for ServerError.
+            operation: As for ServerError.
+            server: As for ServerError.
+            hint: As for ServerError.
+
+        Returns:
+            The error, to be raised.
+        """
         return cls._by_code.get(code, ServerError)(code, path, operation=operation, server=server, hint=hint)
 
     def __str__(self) -> str:
@@ -300,9 +317,11 @@ class ThrottledError(ServerError):
 class TransactionError(ServerError):
     """One operation of a transaction was refused, so none was carried out.
 
-    Arguments: `cause`, the error of the refused operation; `index`, its position in the transaction, from 0;
-    `results`, one entry per operation: None for each operation before the refused one (it would have succeeded), a
-    ServerError for the refused one and for each operation after it.
+    Args:
+        cause: The error of the refused operation.
+        index: Its position in the transaction, from 0.
+        results: One entry per operation: None for each operation before the refused one (it would have succeeded), a
+            ServerError for the refused one and for each operation after it.
     """
 
     def __init__(self, cause: ServerError, index: int, results: list[ServerError | None]) -> None:
@@ -320,10 +339,13 @@ class TransactionError(ServerError):
 class ConnectionLostError(ZooKeeperError):
     """The connection broke before the reply came.
 
-    Arguments: `operation`, the request's name in ZooKeeper's own terms, "" if unknown; `path`, the znode that the
-    request named, as the caller wrote it, None if unknown.
-    `maybe_applied` is True if the write may have happened, because its frame had already been given to the socket.
     The client does not send a write twice: find out what happened before you repeat it.
+
+    Args:
+        message: What happened.
+        maybe_applied: Whether the write may have happened, because its frame had already been given to the socket.
+        operation: The request's name in ZooKeeper's own terms, "" if unknown.
+        path: The znode that the request named, as the caller wrote it, None if unknown.
     """
 
     def __init__(self, message: str, *, maybe_applied: bool, operation: str = "", path: str | None = None) -> None:
@@ -332,8 +354,7 @@ class ConnectionLostError(ZooKeeperError):
         self.operation = operation
         self.path = path
 
-    def __str__(self) -> str:
-        return _about_request(self.operation, self.path, super().__str__())
+    __str__ = _about_request
 
 
 class SessionError(ZooKeeperError):
@@ -343,6 +364,9 @@ class SessionError(ZooKeeperError):
         """Return a fresh copy of this error to raise.
 
         Many callers get the same end of a session.  If they all raised one object, each would add its traceback to it.
+
+        Returns:
+            The copy.
         """
         return type(self)(*self.args)
 
@@ -362,7 +386,10 @@ class SessionClosedError(SessionError):
 class ProtocolError(ZooKeeperError):
     """The peer sent bytes that are no ZooKeeper reply; the connection is closed, the session goes to another host.
 
-    Arguments: as for ConnectionLostError.
+    Args:
+        message: What was wrong.
+        operation: As for ConnectionLostError.
+        path: As for ConnectionLostError.
     """
 
     def __init__(self, message: str, *, operation: str = "", path: str | None = None) -> None:
@@ -370,5 +397,4 @@ class ProtocolError(ZooKeeperError):
         self.operation = operation
         self.path = path
 
-    def __str__(self) -> str:
-        return _about_request(self.operation, self.path, super().__str__())
+    __str__ = _about_request

@@ -22,9 +22,16 @@ _LONGEST_VALID = 500
 def validate(path: str, *, sequential: bool = False) -> str:
     """Return `path` unchanged if the server accepts it as the path of a node.
 
-    Arguments: `path`, absolute, with "/" between names; `sequential`, whether the server will append a number, in
-    which case a "/" at the end is allowed.
-    Raises: TypeError if it is not a str; ValueError, with the path and the broken rule in the message.
+    Args:
+        path: An absolute path, with "/" between names.
+        sequential: Whether the server will append a number, in which case a "/" at the end is allowed.
+
+    Returns:
+        The path.
+
+    Raises:
+        TypeError: If it is not a str.
+        ValueError: If it breaks a rule; the message has the path and the rule.
     """
     if not isinstance(path, str):
         raise TypeError(f"a path must be a str, not {type(path).__name__}: {path!r}")
@@ -58,7 +65,15 @@ def validate(path: str, *, sequential: bool = False) -> str:
 
 
 def join(parent: str, name: str) -> str:
-    """Return the path of the node called `name` below `parent`."""
+    """Return the path of the node called `name` below `parent`.
+
+    Args:
+        parent: The path of the node above.
+        name: One name, without a "/".
+
+    Returns:
+        The path.
+    """
     return f"/{name}" if parent == "/" else f"{parent}/{name}"
 
 
@@ -69,7 +84,14 @@ def split(path: str) -> tuple[str, str]:
 
 
 def ancestors(path: str) -> list[str]:
-    """Return every path from just below the root down to `path` itself: "/a/b" gives "/a", "/a/b"."""
+    """Return every path from just below the root down to `path` itself: "/a/b" gives "/a", "/a/b".
+
+    Args:
+        path: An absolute path.
+
+    Returns:
+        The paths, the shortest first; none for the root.
+    """
     found = []
     at = path.find("/", 1)
     while at > 0:
@@ -103,6 +125,12 @@ def sequence(name: str) -> int | None:
     becomes negative.  The minus sign is then either the first of the ten characters (-000000001) or an eleventh one
     before ten digits (--2147483648, where the first dash belongs to the prefix).  A single dash before ten digits is
     taken for the end of the prefix.
+
+    Args:
+        name: The node's own name, or its path.
+
+    Returns:
+        The number, from -2**31 to 2**31 - 1, or None.
     """
     digits = name[-_SEQUENCE_DIGITS:]
     if len(digits) < _SEQUENCE_DIGITS or not digits.isascii():
@@ -125,5 +153,12 @@ def sequence_distance(later: int, earlier: int) -> int:
 
     This is serial-number arithmetic on 32 bits: the order is right even across the overflow at 2**31, as long as all
     numbers that exist at one time are less than 2**31 apart.
+
+    Args:
+        later: A sequence number.
+        earlier: Another one.
+
+    Returns:
+        The distance, from -2**31 to 2**31 - 1.
     """
     return (later - earlier + 2**31) % 2**32 - 2**31
