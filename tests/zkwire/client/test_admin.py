@@ -1,11 +1,15 @@
-"""The administrative verbs with a scripted server; with real ones they are tested for conformance and on ensembles."""
+"""The administrative verbs with a scripted server, and what `reconfig` makes of its arguments; with real ones they are tested for conformance and on ensembles."""
 
+import re
 import struct
+from typing import Any
 
 import pytest
 
 import zkwire
 from tests.support.rogue import CLOSE_SESSION, GET_DATA, STAT, Peer, Rogue
+from zkwire.client.admin import Configuration, reconfiguration
+from zkwire.wire.records import Stat
 from zkwire.wire.requests import ReconfigRequest
 
 RECONFIG = ReconfigRequest.opcode
@@ -53,3 +57,94 @@ async def test_the_configuration_is_the_data_of_its_node_and_null_data_is_read_a
         server + LENGTH.pack(1) + b"5" + NULL + struct.pack(">q", 6),
         NULL + NULL + server + struct.pack(">q", -1),
     ]
+
+
+# -- the configuration and the arguments of reconfig ---------------------------------------------------------------
+
+ZERO = Stat(*range(11))
+ONE = "zk1:2888:3888:participant;0.0.0.0:2181"
+TWO = "zk2:2888:3888:observer;0.0.0.0:2181"
+DATA = f"server.1={ONE}\nserver.12={TWO}\nversion=100000003\n".encode()
+
+
+def test_a_configuration_has_members_and_a_version() -> None:
+    config = Configuration(DATA, ZERO)
+    assert (config.members, config.version) == ({1: ONE, 12: TWO}, 0x100000003)
+
+
+@pytest.mark.parametrize("data", [b"", b"\n", b"group.1=1:2\nweight.1=1\n", b"\xff\xfe"])
+def test_a_configuration_without_members(data: bytes) -> None:
+    config = Configuration(data, ZERO)
+    assert (config.members, config.version) == ({}, -1)
+
+
+@pytest.mark.parametrize(
+    ("said", "request_"),
+    [
+        ({"joining": f"server.1={ONE}"}, ReconfigRequest(f"server.1={ONE}", None, None, -1)),
+        ({"joining": ["a", "b"]}, ReconfigRequest("a,b", None, None, -1)),
+        ({"joining": {1: ONE, 12: TWO}}, ReconfigRequest(f"server.1={ONE},server.12={TWO}", None, None, -1)),
+        ({"leaving": 3}, ReconfigRequest(None, "3", None, -1)),
+        ({"leaving": "3,4"}, ReconfigRequest(None, "3,4", None, -1)),
+        ({"leaving": (3, 4)}, ReconfigRequest(None, "3,4", None, -1)),
+        ({"joining": "a", "leaving": [1]}, ReconfigRequest("a", "1", None, -1)),
+        ({"members": {1: ONE}, "from_config": 5}, ReconfigRequest(None, None, f"server.1={ONE}", 5)),
+        ({"members": iter("ab"), "from_config": 2**63 - 1}, ReconfigRequest(None, None, "a,b", 2**63 - 1)),
+    ],
+    ids=lambda value: "",
+)
+def test_arguments_are_converted_to_the_servers_format(said: dict[str, Any], request_: ReconfigRequest) -> None:
+    said = {"joining": None, "leaving": None, "members": None, "from_config": -1} | said
+    assert reconfiguration(**said) == request_
+
+
+def test_the_members_of_a_configuration_can_be_passed_to_reconfig() -> None:
+    request = reconfiguration(None, None, Configuration(DATA, ZERO).members, 7)
+    assert Configuration((request.members or "").replace(",", "\n").encode(), ZERO).members == {1: ONE, 12: TWO}
+
+
+EITHER = "reconfig takes either `members`, or `joining` and `leaving`, but not both"
+LIST = "must be a str or a list of"
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "message"),
+    [
+        ({}, ValueError, "reconfig needs `joining`, `leaving` or `members`"),
+        ({"joining": "a", "members": "b"}, ValueError, EITHER),
+        ({"leaving": 1, "members": "b"}, ValueError, EITHER),
+        ({"joining": "a", "leaving": 1, "members": "b"}, ValueError, EITHER),
+        ({"joining": ""}, ValueError, "joining is empty: leave it out"),
+        ({"joining": []}, ValueError, "joining is empty: leave it out"),
+        ({"members": " "}, ValueError, "members is empty: leave it out"),
+        ({"members": {}}, ValueError, "members is empty: leave it out"),
+        ({"leaving": ()}, ValueError, "leaving is empty: leave it out"),
+        ({"joining": 5}, TypeError, f"joining {LIST} str, not 5"),
+        ({"joining": b"server.1=a"}, TypeError, f"joining {LIST} str, not b'server.1=a'"),
+        ({"joining": [1]}, TypeError, f"joining {LIST} str, not [1]"),
+        ({"members": ["a", None]}, TypeError, f"members {LIST} str, not ['a', None]"),
+        ({"leaving": ["one"]}, TypeError, f"leaving {LIST} int, not ['one']"),
+        ({"leaving": {1: "a"}}, TypeError, f"leaving {LIST} int, not {{1: 'a'}}"),
+        ({"leaving": b"\x01"}, TypeError, f"leaving {LIST} int, not b'\\x01'"),
+        ({"leaving": [1, True]}, TypeError, f"leaving {LIST} int, not [1, True]"),
+        ({"leaving": True}, TypeError, f"leaving {LIST} int, not True"),
+        ({"leaving": 1.5}, TypeError, f"leaving {LIST} int, not 1.5"),
+        ({"leaving": 1, "from_config": "1"}, TypeError, "from_config must be an int, not '1'"),
+        (
+            {"leaving": 1, "from_config": -2},
+            ValueError,
+            "from_config must be the version of a configuration, or -1 for any, not -2",
+        ),
+        (
+            {"leaving": 1, "from_config": 2**63},
+            ValueError,
+            f"from_config must be the version of a configuration, or -1 for any, not {2**63}",
+        ),
+        ({"leaving": 1, "from_config": True}, TypeError, "from_config must be an int, not True"),
+    ],
+    ids=str,
+)
+def test_bad_arguments_are_refused_by_their_names(said: dict[str, Any], error: type[Exception], message: str) -> None:
+    said = {"joining": None, "leaving": None, "members": None, "from_config": -1} | said
+    with pytest.raises(error, match=f"^{re.escape(message)}$"):
+        reconfiguration(**said)
