@@ -56,8 +56,8 @@ from zkwire.errors import (
 from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import join as join_path
 from zkwire.paths import validate as validate_path
-from zkwire.session.cleanup import Removal
 from zkwire.session.observer import Observer
+from zkwire.session.removal import Removal
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.states import SessionState
 from zkwire.wire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat

@@ -11,6 +11,7 @@ import re
 # U+FFFF with surrogates, so its check refuses them too.
 _FORBIDDEN = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_\-]+)+").fullmatch
+_UNIQUE_ID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SEQUENCE_DIGITS = 10
 
 # Valid paths seen lately: most programs use the same paths again and again.
@@ -116,6 +117,11 @@ def strip_chroot(chroot: str, path: str) -> str:
     if path == chroot:
         return "/"
     return path[len(chroot) :] if path.startswith(chroot + "/") else path
+
+
+def has_unique_id(path: str) -> bool:
+    """Return whether the last name of `path` contains a UUID, so that no other node has this name."""
+    return _UNIQUE_ID.search(path, path.rfind("/") + 1) is not None
 
 
 def sequence(name: str) -> int | None:

@@ -12,8 +12,8 @@ from recipes.common.receipts import Receipts
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position
 from recipes.queue.nodes import Nodes
-from zkwire.session.cleanup import Removal
 from zkwire.session.proving import Proving
+from zkwire.session.removal import Removal
 from zkwire.wire.certainty import Certainty as ConnectionCertainty
 from zkwire.wire.certainty import Reach
 

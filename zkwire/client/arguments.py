@@ -21,6 +21,9 @@ from zkwire.wire.requests import (
     CreateFlags,
     CreateRequest,
     CreateTTLRequest,
+    RecoveredCreate2Request,
+    RecoveredCreateContainerRequest,
+    RecoveredCreateTTLRequest,
     TTLFlags,
 )
 
@@ -50,13 +53,25 @@ def creation(
     ttl: float | None = None,
     acl: Sequence[ACL] = OPEN_ACL,
     with_stat: bool = False,
+    recover: bool = False,
+    protection: str = "",
 ) -> AnyCreate:
-    """Return the request that creates `path` below `chroot`.
+    """Return the request that creates `path` below `chroot`; arguments as those of Client.create, and two more.
 
-    Arguments: `with_stat`, whether the answer must have the node's Stat; the other ones as of Client.create.
-    Raises: TypeError, ValueError.
+    Args:
+        with_stat: Whether the answer must have the node's Stat.
+        protection: What to put before the last name, with a unique id; it implies `recover`.
+
+    Raises:
+        TypeError, ValueError: If an argument is bad.
     """
     paths.validate(path, sequential=sequential)
+    if protection:
+        parent, _, name = path.rpartition("/")
+        path = f"{parent}/{protection}{name}"
+    elif recover and not ephemeral and not paths.has_unique_id(path):
+        raise ValueError(f"{path}: to recover a node that is not ephemeral, put a unique id into its name: `protected`")
+    recover = recover or bool(protection)
     # A sequential node at "/" gets a name that is only a number.  With the chroot /app it must become /app/0000000001,
     # below the chroot: without the slash the server would create /app0000000001 beside it.
     full_path = f"{chroot}/" if path == "/" and sequential else paths.add_chroot(chroot, path)
@@ -67,13 +82,17 @@ def creation(
             raise ValueError(f"{path}: a container cannot be ephemeral or sequential")
         if ttl is not None:
             raise ValueError(f"{path}: a container cannot have a ttl: it is deleted after its last child")
-        return CreateContainerRequest(full_path, content, entries, CreateFlags.CONTAINER)
+        create_container = RecoveredCreateContainerRequest if recover else CreateContainerRequest
+        return create_container(full_path, content, entries, CreateFlags.CONTAINER)
     if ttl is not None:
         if ephemeral:
             raise ValueError(f"{path}: an ephemeral node cannot have a ttl: it is deleted with its session")
         ttl_flags = TTLFlags.SEQUENTIAL if sequential else TTLFlags.PERSISTENT
-        return CreateTTLRequest(full_path, content, entries, ttl_flags, _milliseconds(ttl))
+        create_ttl = RecoveredCreateTTLRequest if recover else CreateTTLRequest
+        return create_ttl(full_path, content, entries, ttl_flags, _milliseconds(ttl))
     flags = CreateFlags.EPHEMERAL * ephemeral | CreateFlags.SEQUENTIAL * sequential
+    if recover:
+        return RecoveredCreate2Request(full_path, content, entries, flags)
     return (Create2Request if with_stat else CreateRequest)(full_path, content, entries, flags)
 
 

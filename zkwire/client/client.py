@@ -26,8 +26,8 @@ from zkwire.client.transaction import Transaction
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import NoNodeError, SessionExpiredError
 from zkwire.session import credentials, hosts
-from zkwire.session.cleanup import Removal
 from zkwire.session.event_loop import check_loop
+from zkwire.session.removal import Removal
 from zkwire.session.session import Session
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReply, MultiRequest
@@ -46,9 +46,6 @@ from zkwire.wire.requests import (
 from zkwire.wire.watch_table import WatchKind
 
 _ANY_VERSION: Final = -1
-# The bits of a UUID that are random, and those that are fixed.  RFC 4122: version 4, variant 2.
-_RANDOM_BITS: Final = ~(0xF << 76 | 0x3 << 62)
-_UUID_BITS: Final = 0x4 << 76 | 0x2 << 62
 
 R = TypeVar("R", bound=Record)
 
@@ -79,10 +76,9 @@ class Client(SessionView, Administration, Batches):
         self._loop = asyncio.get_running_loop()
         self.on_uncertain = session.certainty.on_uncertain
         self.on_closed = session.on_closed
-        self._requester = Requester(session, chroot)
+        self._requester = Requester(session, chroot, rng)
         self._ask = self._requester.ask
         self._server_path = self._requester.server_path
-        self._random = rng
 
     __repr__ = in_words
 
@@ -104,8 +100,7 @@ class Client(SessionView, Administration, Batches):
 
     def unique_id(self) -> str:
         """Return a new UUID, made with this client's own source of randomness (`rng` of `connect`)."""
-        digits = f"{self._random.getrandbits(128) & _RANDOM_BITS | _UUID_BITS:032x}"
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return self._requester.unique_id()
 
     async def ping(self) -> float:
         """Return how many seconds a ping took (request: ping).  The client sends its own pings to keep the session."""
@@ -244,25 +239,62 @@ class Client(SessionView, Administration, Batches):
         ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
         make_parents: bool = False,
+        protected: bool = False,
+        recover: bool = False,
     ) -> str:
         """Create a node and return its path, which ends in the number that the server appends to a sequential node.
 
-        Arguments: `ephemeral`, the server deletes the node when this session ends; `sequential`, the server appends a
-        number of ten digits, which only grows below one parent; `container`, the server deletes the node some time
-        after its last child is gone; `ttl`, in seconds, the server deletes the node once it has no children and has not
-        been set for so long (the server looks every minute, by default); `make_parents`, create missing parents as
-        persistent nodes with the same ACL.
-        Requests: create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3).
-        Raises: NodeExistsError, NoNodeError without a parent, NoChildrenForEphemeralsError, InvalidACLError,
-        UnimplementedError by a server that has TTL nodes switched off, which is the default.
-        Cancellation: an ephemeral node that was created all the same is removed.  A node of another kind stays: nothing
-        would show that it is still the same one, and without the data of another client.  If it must not stay, put a
-        `unique_id` into its name, and `discard` it yourself.
+        Args:
+            data: The node's data; None is null, and is read as b"".
+            ephemeral: The server deletes the node when this session ends.
+            sequential: The server appends a number of ten digits, which only grows below one parent.
+            container: The server deletes the node some time after its last child is gone.
+            ttl: In seconds; the server deletes the node once it has no children and has not been set for so long (the
+                server looks every minute, by default).
+            acl: The node's access control list.
+            make_parents: Create missing parents as persistent nodes with the same ACL.
+            protected: Put ``_c_<unique id>-`` before the last name, so that the node can be told from all others.  It
+                implies `recover`, and the create is sent again when it is known that it was not carried out: a lost
+                connection raises no error.
+            recover: When the answer is lost with the connection, find out on the next connection whether the node was
+                created.  If it was, return as usual; other creates of this client that wait for the same node raise.
+                For ephemeral nodes, and for nodes with a unique id in the name.
+
+        Raises:
+            NodeExistsError: If there is a node at the path.
+            NoNodeError: If the parent is missing.
+            NoChildrenForEphemeralsError: If the parent is an ephemeral node.
+            InvalidACLError: If the server cannot use the ACL.
+            UnimplementedError: If the server is too old, or has TTL nodes switched off, which is the default.
+            ConnectionLostError: If the answer was lost.  With `recover` only if the node was not created: then
+                `maybe_applied` is False.  Without it, `maybe_applied` is True and the caller has to find out.
+            ServerError: With `recover`, also if the server refuses to show whether the node was created; its hint says
+                that it may have been.
+
+        Cancellation:
+            An ephemeral node that was created anyway is removed, and with `protected` or `recover` any node.  Without
+            them a node of another kind stays: nothing would show that it is still the same one, and without the data of
+            another client.
+
+        Requests:
+            create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3); with `protected` or `recover` create2 (3.5.0)
+            in place of create, and after a lost answer sync, exists or getChildren; creates below one parent whose
+            answers are lost together share one getChildren.
         """
         request: Request[Any] = creation(
-            self.chroot, path, data, ephemeral=ephemeral, sequential=sequential, container=container, ttl=ttl, acl=acl
+            self.chroot,
+            path,
+            data,
+            ephemeral=ephemeral,
+            sequential=sequential,
+            container=container,
+            ttl=ttl,
+            acl=acl,
+            recover=recover,
+            protection=self._requester.protection() if protected else "",
         )
-        return paths.strip_chroot(self.chroot, (await self._requester.create(request, make_parents, acl)).path)
+        reply = await self._requester.create(request, make_parents=make_parents, protected=protected, acl=acl)
+        return paths.strip_chroot(self.chroot, reply.path)
 
     async def create_and_stat(
         self,
@@ -275,10 +307,13 @@ class Client(SessionView, Administration, Batches):
         ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
         make_parents: bool = False,
+        protected: bool = False,
+        recover: bool = False,
     ) -> tuple[str, Stat]:
         """Create a node and return its path and Stat, in one round trip; otherwise as `create`.
 
-        Requests: create2 (ZooKeeper 3.5), createContainer, createTTL.
+        Requests:
+            create2 (ZooKeeper 3.5.0) in place of create.
         """
         request: Request[Any] = creation(
             self.chroot,
@@ -290,8 +325,10 @@ class Client(SessionView, Administration, Batches):
             ttl=ttl,
             acl=acl,
             with_stat=True,
+            recover=recover,
+            protection=self._requester.protection() if protected else "",
         )
-        reply = await self._requester.create(request, make_parents, acl)
+        reply = await self._requester.create(request, make_parents=make_parents, protected=protected, acl=acl)
         return paths.strip_chroot(self.chroot, reply.path), reply.stat
 
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
@@ -346,7 +383,7 @@ class Client(SessionView, Administration, Batches):
     def removal(self, path: str, *, newest_zxid: int | None = None) -> Removal:
         """Prepare a `discard` and return it: its `start()` then costs no more than the write."""
         check_loop(self._loop)
-        return self._session.requests.cleanup.removal(self._server_path(path), newest_zxid)
+        return self._session.requests.cleanup.removals.removal(self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi).

@@ -29,7 +29,10 @@ new_node: Final[Callable[[tuple[bytes, Stat]], Node]] = partial(tuple.__new__, N
 
 @dataclass(slots=True)
 class Create:
-    """The operation `create_and_stat`; its result is the path and the Stat."""
+    """The operation `create_and_stat`; its result is the path and the Stat.
+
+    A protected create that was not carried out is not sent again: its result is the ConnectionLostError.
+    """
 
     path: str
     data: Data = b""
@@ -38,6 +41,8 @@ class Create:
     container: bool = False
     ttl: float | None = None
     acl: Sequence[ACL] = OPEN_ACL
+    protected: bool = False
+    recover: bool = False
 
 
 @dataclass(slots=True)

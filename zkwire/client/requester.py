@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -51,16 +52,22 @@ _FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionS
 _READS: Final = (GetData, GetChildren)
 _ERRORS_WITH_PATH: Final = (ServerError, ConnectionLostError, ProtocolError, RequestTooLargeError)
 
+# The bits of a UUID that are random, and those that are fixed.  RFC 4122: version 4, variant 2.
+_RANDOM_BITS: Final = ~(0xF << 76 | 0x3 << 62)
+_UUID_BITS: Final = 0x4 << 76 | 0x2 << 62
+
 R = TypeVar("R", bound=Record)
 
 
 class Requester:
     """A sender of one client's requests.
 
-    Arguments: `session`, which carries the requests; `chroot`, the path that is put before the caller's paths.
+    Arguments: `session`, which carries the requests; `chroot`, the path that is put before the caller's paths; `rng`,
+    for unique ids.
     """
 
-    def __init__(self, session: Session, chroot: str) -> None:
+    def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
+        self._rng = rng
         self._session = session
         self._requests = session.requests
         self.chroot = chroot
@@ -176,16 +183,35 @@ class Requester:
         path = paths.strip_chroot(self.chroot, request.subject or "")
         return request.refusal(code, self._session.server, path)
 
-    async def create(self, request: Request[R], make_parents: bool, acl: Sequence[ACL]) -> R:
-        """Send a create and return its reply; with `make_parents`, create missing parents and send it again."""
-        try:
-            return await self.ask(request)
-        except NoNodeError:
-            if not make_parents:
-                raise
-        parent, _ = paths.split(request.subject or "")
-        await self.ensure(parent, acl=acl)
-        return await self.ask(request)
+    async def create(self, request: Request[R], *, make_parents: bool, protected: bool, acl: Sequence[ACL]) -> R:
+        """Send a create and return its reply.
+
+        Args:
+            make_parents: Whether to create missing parents, and to send it again.
+            protected: Whether to send it again if it was lost and not carried out.
+        """
+        while True:
+            try:
+                return await self.ask(request)
+            except NoNodeError:
+                if not make_parents:
+                    raise
+                make_parents = False
+            except ConnectionLostError as lost:
+                if lost.maybe_applied or not protected:
+                    raise
+                continue
+            parent, _ = paths.split(request.subject or "")
+            await self.ensure(parent, acl=acl)
+
+    def unique_id(self) -> str:
+        """Return a new UUID; see Client.unique_id."""
+        digits = f"{self._rng.getrandbits(128) & _RANDOM_BITS | _UUID_BITS:032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+    def protection(self) -> str:
+        """Return the beginning of a protected node's name, in Curator's form."""
+        return f"_c_{self.unique_id()}-"
 
     async def ensure(self, path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
         """Create the node at the server's `path`, and every missing node above it, in one write."""
@@ -251,6 +277,8 @@ class Requester:
                 ttl=operation.ttl,
                 acl=operation.acl,
                 with_stat=True,
+                recover=operation.recover,
+                protection=self.protection() if operation.protected else "",
             )
             return request, None, WatchKind.DATA
         if isinstance(operation, Sync):

@@ -18,12 +18,13 @@ import asyncio
 import logging
 from asyncio import get_running_loop
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, ThrottledError, described, explained
-from zkwire.session.cleanup import Cleanup, LostCreate, ephemeral_creates, is_write
+from zkwire.session.cleanup import Cleanup, LostCreate, is_write, traced_creates
 from zkwire.session.event_loop import check_loop
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link
@@ -116,8 +117,7 @@ class RequestQueue:
         Arguments: `watcher`, called when the watch fires that the request sets, and the `kind` of that watch.
         Raises: ValueError when the request is too large for a server; SessionError when the session is over;
         RuntimeError in another event loop than the session's.
-        Cancellation: of the future: a request that was not yet written is not sent; an ephemeral node that it has
-        created is removed.
+        Cancellation: of the future: a request that was not yet written is not sent; see `abandon`.
         Order: as submitted; requests that are submitted in one turn of the event loop leave in one write.
         """
         if get_running_loop() is not self.loop:
@@ -127,10 +127,7 @@ class RequestQueue:
         return future
 
     def send(self, call: Call) -> None:
-        """Put `call` into the queue; its waiter need not be a future.
-
-        Raises: as `submit`.
-        """
+        """Put `call` into the queue; its waiter need not be a future.  Raises: as `submit`."""
         if self._refusal is not None:
             raise self._refusal.again()
         request, size = call.request, call.size
@@ -173,17 +170,17 @@ class RequestQueue:
             link.flush()
 
     def abandon(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
-        """Take note that the task that awaited `future`, for `request`, was cancelled although `future` is done.
+        """Record that the task that awaited `future`, for `request`, was cancelled although `future` is done.
 
-        A task can be cancelled in the same turn of the event loop in which its future is settled.  Then `future` is
-        not cancelled, but no task will see its result: remove the ephemeral nodes that the request has created.
+        That happens in the turn of the event loop in which a future is settled.  The nodes of a create are removed.
         """
         if future.cancelled():
             return
         if future.exception() is None:
             self.cleanup.remove_created(request, future.result(), self.last_zxid)
         elif future in self._lost_creates:
-            self._search_first(self._lost_creates[future])
+            with self._sent_first():
+                self.cleanup.search(self._lost_creates[future])
 
     def withdraw(self, futures: list[asyncio.Future[Any]]) -> None:
         """Cancel those requests that were not yet written; nodes that the others create stay."""
@@ -284,25 +281,27 @@ class RequestQueue:
         - A read or another repeatable request is sent again on the next connection, ahead of the calls that wait.
           After two unreadable answers it fails instead: a third would break the third connection, and so on forever.
         - A write fails with ConnectionLostError, and is never sent again.
-        - A create with a cancelled caller has nothing to fail: its node is searched for, if it is ephemeral.
+        - The node of a create is searched for if the caller is cancelled or the create is to be recovered, see Cleanup.
         """
         link, self._link = self._link, None
         assert link is not None
         waiting, self._unsent = self._unsent, deque()
         again: list[Call] = []
-        abandoned: list[LostCreate] = []
+        lost: list[LostCreate] = []
         has_write = any(is_write(call.request) for call in link.connection.calls)
         for call in link.connection.calls:
             if call.waiter is None:
                 continue
             if call.waiter.done():
                 self._settle_watch(call, _NO_ANSWER)
-                abandoned += self._lost(call)
+                lost += self._lost(call)
+            elif call.request.is_recovered:
+                lost += self._lost(call)
             elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
             elif call.request.repeatable:
                 self._settle_watch(call, _NO_ANSWER)
-                self._fail(
+                self.fail_call(
                     call,
                     ProtocolError(
                         f"the server sent something else than the answer: {explained(reason)}; if the answer was too"
@@ -313,10 +312,10 @@ class RequestQueue:
                 )
             else:
                 # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
-                lost = self._lost(call)
-                if lost and isinstance(call.waiter, asyncio.Future):
-                    self._lost_creates[call.waiter] = lost
-                self._fail(
+                creates = self._lost(call)
+                if creates and isinstance(call.waiter, asyncio.Future):
+                    self._lost_creates[call.waiter] = creates
+                self.fail_call(
                     call,
                     ConnectionLostError(
                         f"the connection to {self.server} broke before the answer came ({explained(reason)}); it may"
@@ -328,12 +327,12 @@ class RequestQueue:
                 )
         # The new order: searches, repeated reads, what removals have sent while their calls failed above, and then the
         # calls that waited before.  Removals come before waiting creates of the same path: they would otherwise delete
-        # the new node.  Searches spare it, and come first so that the nodes that nobody wants go soon.
+        # the new node.  Searches spare it, and come first so that nodes without an owner go soon.
         again += self._unsent
-        self._unsent = deque()
-        self._search_first(abandoned)
-        self._unsent.extend(again)
-        self._unsent.extend(waiting)
+        self._unsent = deque([*again, *waiting])
+        with self._sent_first():
+            self.cleanup.search(lost)
+            self.cleanup.search_again()
         return has_write
 
     # -- for the session: what the link delivers --------------------------------------------------------------------
@@ -353,7 +352,7 @@ class RequestQueue:
             for watcher in self.watches.heard(call.request, call.code):
                 watcher.rearmed()
             return
-        if waiter.done():  # the caller was cancelled: delete the ephemeral nodes that its request created
+        if waiter.done():  # the caller was cancelled
             self.cleanup.remove_created(call.request, call.reply, call.zxid)
         elif call.code == 0:
             if self.cleanup.searches:
@@ -376,6 +375,22 @@ class RequestQueue:
             for watcher in self.watches.concerned(kind, event.path):
                 watcher.fire(kind, event)
 
+    # -- for the clean-up: the end of a search ------------------------------------------------------------------------
+
+    def recovered(self, call: Call) -> None:
+        """Settle a create whose answer was lost; `call.reply` is what a search has found out."""
+        if self._tap is not None:
+            self._tap.answered(call, self.server)
+        if call.waiter is not None:
+            call.waiter.set_result(call.reply)
+
+    def fail_call(self, call: Call, error: Exception) -> None:
+        """Fail `call`, unless its caller was cancelled."""
+        if call.waiter is not None and not call.waiter.done():
+            if self._tap is not None:
+                self._tap.failed(call, error)
+            call.waiter.set_exception(error)
+
     # -- for the session: the end -----------------------------------------------------------------------------------
 
     def refuse(self, error: SessionError) -> None:
@@ -384,8 +399,7 @@ class RequestQueue:
 
     def take_all(self) -> list[Call]:
         """Return every call, waiting and in flight, and keep none; let the link and the clean-up go."""
-        self.cleanup.dismiss()
-        calls = list(self._unsent)
+        calls = [*self.cleanup.dismiss(), *self._unsent]
         self._unsent.clear()
         if self._link is not None:
             calls += self._link.connection.calls
@@ -395,7 +409,7 @@ class RequestQueue:
     def fail(self, calls: Iterable[Call], error: SessionError) -> None:
         """Fail `calls`, each with a fresh copy of `error`."""
         for call in calls:
-            self._fail(call, error.again())
+            self.fail_call(call, error.again())
 
     def fail_watches(self, error: SessionError) -> None:
         """Fail every watch with `error`, and forget it."""
@@ -410,20 +424,17 @@ class RequestQueue:
 
     @property
     def is_cleaning_up(self) -> bool:
-        """Whether there are nodes to remove, or creates of ephemeral nodes with a cancelled caller and no answer."""
+        """Whether there are nodes to remove, or unanswered creates with a cancelled caller."""
         calls = () if self._link is None else self._link.connection.calls
         return self.cleanup.is_busy or any(
-            call.waiter and call.waiter.done() and ephemeral_creates(call.request) for call in calls
+            call.waiter and call.waiter.done() and traced_creates(call.request) for call in calls
         )
 
     # -- within -----------------------------------------------------------------------------------------------------
 
     def _drop_cancelled(self) -> None:
-        """Forget the waiting calls of cancelled callers.
-
-        Without a connection nothing is written, so that a caller that tries again and again with a timeout would fill
-        the memory.  The threshold doubles with what is left: the cost stays constant for each call.
-        """
+        """Forget the waiting calls of cancelled callers, which would fill the memory while there is no connection."""
+        # The threshold doubles with what is left: the cost stays constant for each call.
         unsent, self._unsent = self._unsent, deque()
         for call in unsent:
             if call.waiter is not None and call.waiter.done():
@@ -432,19 +443,12 @@ class RequestQueue:
                 self._unsent.append(call)
         self._many_unsent = max(2 * len(self._unsent), _MANY)
 
-    def _search_first(self, lost: list[LostCreate]) -> None:
-        """Search for the nodes of lost creates, ahead of all calls that wait; see Cleanup.search."""
+    @contextmanager
+    def _sent_first(self) -> Iterator[None]:
+        """Put what is submitted within the context before all calls that wait."""
         waiting, self._unsent = self._unsent, deque()
-        for create in lost:
-            self.cleanup.search(create)
+        yield
         self._unsent.extend(waiting)
-
-    def _fail(self, call: Call, error: Exception) -> None:
-        """Fail `call`, unless its caller was cancelled."""
-        if call.waiter is not None and not call.waiter.done():
-            if self._tap is not None:
-                self._tap.failed(call, error)
-            call.waiter.set_exception(error)
 
     def _rearming_refused(self, call: Call) -> None:
         """Drop the connection: the watches are not set on it, and the callers would wait for events in vain."""
@@ -453,8 +457,8 @@ class RequestQueue:
             self._link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
 
     def _lost(self, call: Call) -> list[LostCreate]:
-        """Return the creates in `call` whose nodes may have to be searched for, as its answer was lost."""
-        return [LostCreate(create, self.session_id, self.last_zxid) for create in ephemeral_creates(call.request)]
+        """Return the creates in `call` whose nodes may have to be searched for."""
+        return [LostCreate(create, call, self.session_id, self.last_zxid) for create in traced_creates(call.request)]
 
     def _settle_watch(self, call: Call, code: int) -> None:
         """Register the watch that an answer has set, in the step in which the answer is decoded.
@@ -475,7 +479,7 @@ class RequestQueue:
     def _remove_watch(self, where: WatcherType, path: str) -> None:
         """Remove the server's watch, if there is a connection; otherwise it is gone with the connection.
 
-        The watch may have fired meanwhile; the answer NoWatcher is then ignored.
+        If it has fired meanwhile, the answer is NoWatcher, which is ignored.
         """
         if self._link is None or not self._link.connection.is_open or self._refusal is not None:
             return

@@ -55,6 +55,9 @@ class Request(Record, Generic[R]):
         reach: How far a request goes to be answered, which decides what its answer proves, see certainty.py.
         is_answered_at_once: Whether the server's reading thread answers it, out of the order of the other requests,
             see Connection.send.
+
+    Attributes:
+        is_recovered: Whether the client finds out what became of the request if its reply is lost.
     """
 
     __slots__ = ()
@@ -67,6 +70,7 @@ class Request(Record, Generic[R]):
     hints: ClassVar[Mapping[int, str]]
     reach: ClassVar[Reach]
     is_answered_at_once: ClassVar[bool]
+    is_recovered: ClassVar[bool] = False
 
     def __init_subclass__(
         cls,
@@ -273,6 +277,21 @@ class CreateTTLRequest(
     acl: Vector[ACL]
     flags: Int
     ttl: Long
+
+
+class RecoveredCreate2Request(Create2Request):
+    __slots__ = ()
+    is_recovered = True
+
+
+class RecoveredCreateContainerRequest(CreateContainerRequest):
+    __slots__ = ()
+    is_recovered = True
+
+
+class RecoveredCreateTTLRequest(CreateTTLRequest):
+    __slots__ = ()
+    is_recovered = True
 
 
 AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest | CreateTTLRequest

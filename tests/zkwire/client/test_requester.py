@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import random
 import weakref
 from types import SimpleNamespace
 from typing import Any
@@ -146,7 +147,7 @@ class _Answers:
 
 def _requester() -> tuple[_Answers, Requester]:
     answers: Any = _Answers()
-    return answers, Requester(answers, "")
+    return answers, Requester(answers, "", random.Random(1))
 
 
 async def test_the_end_of_the_session_is_raised_even_if_a_later_answer_was_lost_before_it() -> None:

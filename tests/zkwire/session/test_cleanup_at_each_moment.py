@@ -269,10 +269,10 @@ async def test_a_search_finds_a_node_whose_number_is_negative() -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
         server.is_holding = True
-        creating = asyncio.ensure_future(zk.create("/p/n-", ephemeral=True, sequential=True))
+        creating = [asyncio.ensure_future(zk.create("/p/n-", ephemeral=True, sequential=True)) for _ in range(2)]
         server.strike = lambda wire, sent: False if sent.name == "create" else None
         await turns()
-        await cancelled(creating)
+        await asyncio.gather(*map(cancelled, creating))
         thief = zkwire.connect(
             "c", open_link=server.open_link, session_id=zk.session_id, session_password=zk.session_password
         )

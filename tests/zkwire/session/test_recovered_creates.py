@@ -1,0 +1,413 @@
+"""Creates whose answers are lost with the connection and whose callers wait: `recover` and `protected`."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+import zkwire
+from tests.support.client import cancelled, turns
+from tests.support.proxy import Proxy
+from tests.support.recipes import outcome
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
+from tests.zkwire.session.test_cleanup_at_each_moment import behind_and_overloaded, how_many, throttled
+from zkwire import ConnectionLostError, Create, NoAuthError, NodeExistsError, SessionExpiredError
+from zkwire.testing import RealServer
+
+UNIQUE: Final = "11111111-2222-4333-8444-555555555555"
+KINDS: Final[dict[str, dict[str, Any]]] = {
+    "ephemeral": {"ephemeral": True},
+    "ephemeral sequential": {"ephemeral": True, "sequential": True},
+    "persistent": {"protected": True},
+    "persistent sequential": {"protected": True, "sequential": True},
+    "container": {"protected": True, "container": True},
+    "TTL": {"protected": True, "ttl": 60.0},
+    "TTL sequential": {"protected": True, "ttl": 60.0, "sequential": True},
+}
+CREATES: Final = ("create", "create2", "createContainer", "createTTL")
+
+
+def nothing(wire: Wire, sent: Sent) -> None:
+    return None
+
+
+def not_created(wire: Wire, sent: Sent) -> bool | None:
+    return False if sent.name in CREATES else None
+
+
+async def lose(server: Server, *calls: Any, carried_out: bool = True) -> list[asyncio.Task[Any]]:
+    """Start the calls, and lose the connection when the server has their requests."""
+    if carried_out:
+        server.is_holding = True
+    else:
+        server.strike = not_created
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    await turns()
+    server.drop()
+    server.is_holding = False
+    server.strike = nothing
+    return tasks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@in_virtual_time
+async def test_a_create_that_was_carried_out_returns_its_path_and_stat_although_the_answer_is_lost(kind: str) -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        for with_stat in (False, True):
+            verb: Callable[..., Any] = zk.create_and_stat if with_stat else zk.create
+            (task,) = await lose(server, verb("/p/n-", b"data", recover=True, **KINDS[kind]))
+            result = await task
+            path = result[0] if with_stat else result
+            node = await zk.get(path)
+            assert node.data == b"data"
+            assert not with_stat or result[1] == node.stat
+            await zk.delete(path)
+        assert await zk.get_children("/p") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@in_virtual_time
+async def test_a_create_that_was_not_carried_out_is_sent_again_if_it_is_protected(kind: str) -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        (task,) = await lose(server, zk.create("/p/n-", recover=True, **KINDS[kind]), carried_out=False)
+        if "protected" not in KINDS[kind]:
+            with pytest.raises(ConnectionLostError, match=r"create2 /p/n-: .*it was not carried out") as lost:
+                await task
+            assert not lost.value.maybe_applied
+            (task,) = await lose(server, zk.create("/p/n-", **{**KINDS[kind], "protected": True}), carried_out=False)
+        made = await task
+        assert await zk.get_children("/p") == [made.rpartition("/")[2]]
+
+
+@in_virtual_time
+async def test_the_name_of_a_protected_node_begins_as_curators_do() -> None:
+    async with a_client("a,b/app") as (_, zk):
+        await zk.ensure_path("/")
+        for path, number in (("/lock-", "0000000000"), ("/a/b", ""), ("/a/", "0000000001")):
+            made = await zk.create(path, protected=True, sequential=bool(number), make_parents=True)
+            parent, _, name = made.rpartition("/")
+            assert parent == path.rpartition("/")[0]
+            assert name[:3] == "_c_"
+            assert name[39:] == f"-{path.rpartition('/')[2]}{number}"
+
+
+@in_virtual_time
+async def test_a_node_with_neither_an_owner_nor_a_unique_id_cannot_be_recovered() -> None:
+    async with a_client() as (server, zk):
+        for options in ({}, {"sequential": True}, {"container": True}, {"ttl": 1.0}):
+            with pytest.raises(ValueError, match="unique id"):
+                await zk.create(f"/{UNIQUE}/n", recover=True, **options)
+        with pytest.raises(ValueError, match="unique id"):
+            await zk.pipeline([Create("/n", recover=True)])
+        with pytest.raises(ValueError, match=r"bad path 'n'"):
+            await zk.create("n", protected=True)
+        assert server.names() == []
+        assert await zk.create(f"/n-{UNIQUE}", recover=True) == f"/n-{UNIQUE}"
+
+
+@pytest.mark.parametrize("sequential", [False, True])
+@in_virtual_time
+async def test_an_answer_after_a_refused_sync_is_not_believed(sequential: bool) -> None:
+    """A server that lags does not know the node yet."""
+    async with a_client() as (server, zk):
+        (task,) = await lose(server, zk.create("/n-", ephemeral=True, sequential=sequential, recover=True))
+        server.strike = behind_and_overloaded
+        await server.until("sync", 2)
+        assert not task.done()
+        server.strike = nothing
+        made = await task
+        assert sorted(await zk.get_children("/")) == [made[1:], "zookeeper"]
+
+
+@in_virtual_time
+async def test_a_create_is_found_over_several_lost_connections() -> None:
+    async with a_client() as (server, zk):
+        (task,) = await lose(server, zk.create("/n-", protected=True, sequential=True))
+        pending = ["sync", "getChildren", "exists"]
+
+        def cut(wire: Wire, sent: Sent) -> bool | None:
+            if sent.name not in pending:
+                return None
+            pending.remove(sent.name)
+            wire.lose(None)
+            return False
+
+        server.strike = cut
+        made = await task
+        assert sorted(await zk.get_children("/")) == [made[1:], "zookeeper"]
+
+
+@pytest.mark.parametrize("kind", ["ephemeral", "persistent"])
+@in_virtual_time
+async def test_the_end_of_the_session_ends_the_wait(kind: str) -> None:
+    async with a_client() as (server, zk):
+        (task,) = await lose(server, zk.create("/n", recover=True, **KINDS[kind]))
+        server.strike = throttled("sync")
+        await server.until("sync")
+        server.machine.expire(zk.session_id, asyncio.get_running_loop().time())
+        server.drop()
+        server.strike = nothing
+        with pytest.raises(SessionExpiredError):
+            await task
+        server.names()
+        await zk.ping()
+        (task,) = await lose(server, zk.create("/n", recover=True, **KINDS[kind]))
+        server.strike = throttled("sync")
+        await server.until("sync")
+        closing = asyncio.ensure_future(zk.close())
+        with pytest.raises(zkwire.SessionClosedError):
+            await task
+        await closing
+
+
+@pytest.mark.parametrize("moment", ["in flight", "lost", "searching", "found"])
+@pytest.mark.parametrize("kind", KINDS)
+@in_virtual_time
+async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str) -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        server.is_holding = True
+        task = asyncio.ensure_future(zk.create("/p/n-", recover=True, **KINDS[kind]))
+        await turns()
+        if moment == "in flight":
+            await cancelled(task)
+        server.drop()
+        server.is_holding = False
+        await turns(1)
+        if moment == "lost":
+            await cancelled(task)
+        elif moment == "searching":
+            server.strike = throttled("sync")
+            await server.until("sync")
+            await cancelled(task)
+            server.strike = nothing
+        elif moment == "found":
+            # In the step in which the future of the create is settled: the task has not continued yet.
+            recovered = zk._session.requests.recovered
+
+            def recover(call: Any) -> None:
+                recovered(call)
+                task.cancel()
+
+            zk._session.requests.recovered = recover  # type: ignore[method-assign]
+            assert isinstance(await outcome(task), asyncio.CancelledError)
+        while zk._session.requests.cleanup.is_busy:
+            await asyncio.sleep(0.01)
+        assert server.names().count("delete") == 1
+        assert await zk.get_children("/p") == []
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@in_virtual_time
+async def test_a_cancelled_create_of_a_persistent_node_that_is_protected_is_removed(is_lost: bool) -> None:
+    async with a_client() as (server, zk):
+        server.is_holding = True
+        task = asyncio.ensure_future(zk.create("/n-", protected=True, sequential=True))
+        await turns()
+        await cancelled(task)
+        if is_lost:
+            server.drop()
+        server.release()
+        await server.until("delete")
+        assert await zk.get_children("/") == ["zookeeper"]
+
+
+@in_virtual_time
+async def test_a_thousand_sequential_creates_that_are_lost_at_once_share_one_list() -> None:
+    async with a_client() as (server, zk):
+        await zk.create("/p")
+        server.names()
+        creates = [zk.create("/p/n-", ephemeral=True, sequential=True, protected=True) for _ in range(1000)]
+        made = [await task for task in await lose(server, *creates)]
+        names = server.names()
+        assert names.count("sync") == names.count("getChildren") == 1
+        assert names.count("exists") == names.count("create2") == 1000
+        assert sorted(made) == sorted(f"/p/{name}" for name in await zk.get_children("/p"))
+        await turns()
+        assert how_many("_Search", "LostCreate") == 0
+
+
+@in_virtual_time
+async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_they_were_sent() -> None:
+    """The last one was not carried out, and the second one has no caller any more."""
+    async with a_client() as (server, zk):
+        count = 0
+
+        def strike(wire: Wire, sent: Sent) -> bool | None:
+            nonlocal count
+            count += sent.name == "create2"
+            return False if count > 3 else None
+
+        server.strike, server.is_holding = strike, True
+        tasks = [
+            asyncio.ensure_future(zk.create("/n-", b"%d" % n, ephemeral=True, sequential=True, recover=True))
+            for n in range(4)
+        ]
+        await turns()
+        tasks[1].cancel()
+        server.drop()
+        server.is_holding, server.strike = False, nothing
+        assert (await zk.get(await tasks[0])).data == b"0"
+        assert (await zk.get(await tasks[2])).data == b"2"
+        with pytest.raises(ConnectionLostError, match="not carried out"):
+            await tasks[3]
+        while zk._session.requests.cleanup.is_busy:
+            await asyncio.sleep(0.01)
+        assert len(await zk.get_children("/")) == 3
+
+
+@in_virtual_time
+async def test_of_creates_of_one_path_the_first_one_that_was_sent_gets_the_node() -> None:
+    """It is in its search while the second one is lost, too: one of both has the node, and not both."""
+    async with a_client() as (server, zk):
+        (first,) = await lose(server, zk.create("/n", b"1", ephemeral=True, recover=True))
+        server.strike = throttled("sync")
+        await server.until("sync")
+        (second,) = await lose(server, zk.create("/n", b"2", ephemeral=True, recover=True))
+        server.strike = nothing
+        assert await first == "/n"
+        with pytest.raises(ConnectionLostError, match="not carried out"):
+            await second
+        with pytest.raises(NodeExistsError):
+            await zk.create("/n", b"2", ephemeral=True, recover=True)
+
+
+@in_virtual_time
+async def test_a_create_that_is_lost_while_the_list_of_another_one_is_asked_gets_its_node() -> None:
+    async with a_client() as (server, zk):
+        (first,) = await lose(server, zk.create("/n-", ephemeral=True, sequential=True, recover=True))
+        server.strike = throttled("exists")
+        await server.until("exists")
+        (second,) = await lose(server, zk.create("/n-", ephemeral=True, sequential=True, recover=True))
+        server.strike = nothing
+        assert [await first, await second] == ["/n-0000000000", "/n-0000000001"]
+
+
+@pytest.mark.parametrize("kind", ["ephemeral", "ephemeral sequential", "persistent sequential"])
+@in_virtual_time
+async def test_twins_of_the_name_are_not_taken_for_the_node_pitfall_89(kind: str) -> None:
+    async with a_client() as (server, zk), zkwire.connect("c", open_link=server.open_link) as other:
+        await zk.create("/p")
+        path = f"/p/{UNIQUE}-"
+        options = {**KINDS[kind], "protected": False, "recover": True}
+        older = await other.create(path, b"twin", ephemeral=True, sequential="sequential" in kind)
+        wire = server.wires[0]
+        server.strike = lambda at, sent: False if at is wire and sent.name == "create2" else None
+        task = asyncio.ensure_future(zk.create(path, b"own", **options))
+        await turns()
+        wire.lose(None)
+        with pytest.raises(ConnectionLostError, match="not carried out"):
+            await task
+        if "sequential" not in kind:
+            return
+        server.strike = nothing
+        server.is_holding = True
+        task = asyncio.ensure_future(zk.create(path, b"own", **options))
+        await turns()
+        twin = asyncio.ensure_future(other.create(path, b"twin", ephemeral=True, sequential=True))
+        await turns()
+        server.drop()
+        server.release()
+        assert (await zk.get(await task)).data == b"own"
+        assert sorted(await zk.get_children("/p")) == sorted(made[3:] for made in (older, await task, await twin))
+
+
+@pytest.mark.parametrize("is_unique", [False, True])
+@in_virtual_time
+async def test_a_node_that_may_not_be_read_is_named_and_removed_if_its_name_is_unique(is_unique: bool) -> None:
+    async with a_client() as (server, zk):
+        path = f"/{UNIQUE}-" if is_unique else "/n-"
+        (task,) = await lose(server, zk.create(path, ephemeral=True, sequential=True, recover=True))
+        server.strike = lambda wire, sent: NoAuthError.code if sent.name == "exists" else None
+        with pytest.raises(NoAuthError, match=rf"exists {path}0000000000: .* it may have been carried out"):
+            await task
+        await turns()
+        assert len(await zk.get_children("/")) == 2 - is_unique
+
+
+@in_virtual_time
+async def test_a_twin_that_may_not_be_read_is_left_alone_if_the_node_is_found() -> None:
+    async with a_client() as (server, zk):
+        twin = await zk.create(f"/{UNIQUE}-", sequential=True)
+        (task,) = await lose(server, zk.create(f"/{UNIQUE}-", ephemeral=True, sequential=True, recover=True))
+        server.strike = lambda wire, sent: NoAuthError.code if (sent.name, sent.path) == ("exists", twin) else None
+        assert await task == f"/{UNIQUE}-0000000001"
+        server.strike = nothing
+        assert await zk.exists(twin) is not None
+
+
+@in_virtual_time
+async def test_a_search_that_is_refused_for_good_fails_each_caller_with_an_error_of_its_own() -> None:
+    async with a_client("a,b/app") as (server, zk):
+        await zk.ensure_path("/")
+        creates = [zk.create("/n-", ephemeral=True, sequential=True, recover=True) for _ in range(2)]
+        tasks = await lose(server, *creates)
+        server.strike = lambda wire, sent: NoAuthError.code if sent.name == "getChildren" else None
+        first, second = [await outcome(task) for task in tasks]
+        assert isinstance(first, NoAuthError)
+        assert isinstance(second, NoAuthError)
+        assert first is not second
+        assert str(first) == str(second)
+        assert str(first).startswith("getChildren /: ")
+        assert "it may have been carried out" in str(first)
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+@in_virtual_time
+async def test_in_a_pipeline_the_result_is_in_the_place_of_the_create(carried_out: bool) -> None:
+    async with a_client() as (server, zk):
+        operations: list[Any] = [
+            zkwire.GetChildren("/"),
+            Create("/n-", b"x", ephemeral=True, sequential=True, protected=True),
+        ]
+        (task,) = await lose(server, zk.pipeline([*operations, zkwire.GetChildren("/")]), carried_out=carried_out)
+        before, created, after = await task
+        assert "zookeeper" in before
+        if carried_out:
+            path, stat = created
+            assert path[1:] in after
+            assert stat == (await zk.get(path)).stat
+        else:
+            assert isinstance(created, ConnectionLostError)
+            assert not created.maybe_applied
+
+
+@in_virtual_time
+async def test_the_observer_sees_one_end_of_a_recovered_create() -> None:
+    done: list[tuple[str, bool]] = []
+
+    class Seen(zkwire.Observer):
+        def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
+            if operation == "create2":
+                done.append((operation, error is None))
+
+    async with a_client(observer=Seen()) as (server, zk):
+        for carried_out in (True, False):
+            (task,) = await lose(server, zk.create("/n", ephemeral=True, recover=True), carried_out=carried_out)
+            await outcome(task)
+            if carried_out:
+                await zk.delete("/n")
+        await turns()
+        assert done == [("create2", True), ("create2", False)]
+
+
+# -- on a real server -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "TTL" not in kind])
+@pytest.mark.parametrize("is_carried_out", [False, True])
+async def test_a_create_over_a_cut_connection_makes_one_node(
+    zookeeper: RealServer, path: str, kind: str, is_carried_out: bool
+) -> None:
+    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+        await zk.create(path)
+        opcode = "createContainer" if kind == "container" else "create2"
+        cut = proxy.drop_after(opcode) if is_carried_out else proxy.drop_before(opcode)
+        options = {"protected": True, **KINDS[kind]}
+        made, stat = await zk.create_and_stat(f"{path}/n-", b"data", **options)
+        assert cut.hits == 1
+        assert await zk.get(made) == (b"data", stat)
+        assert await zk.get_children(path) == [made.rpartition("/")[2]]

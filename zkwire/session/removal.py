@@ -1,0 +1,236 @@
+"""Delete nodes again and again until they or their session are known to be gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final, Protocol, TypeVar
+
+from zkwire import paths
+from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError
+from zkwire.wire.connection import Call
+from zkwire.wire.jute import Record
+from zkwire.wire.records import Stat
+from zkwire.wire.requests import DeleteRequest, ExistsRequest, Request, StatReply, SyncRequest
+
+_log = logging.getLogger(__name__)
+
+PAUSE: Final = 0.1  # seconds, before a request that the server refused for the moment is sent again
+# Seconds.  If no removal ends for so long, callers wait for them no more: an ensemble that is down must not keep a
+# program from ending.  The removals go on.
+_STUCK: Final = 1.0
+
+R = TypeVar("R", bound=Record)
+
+
+class Requests(Protocol):
+    """The part of the request queue that removals need; see RequestQueue."""
+
+    loop: asyncio.AbstractEventLoop
+
+    def submit(self, request: Request[R], /) -> asyncio.Future[R]: ...
+
+    def send_at_once(self, call: Call, /) -> None: ...
+
+
+class Removals:
+    """The removals that are under way in one session.
+
+    Args:
+        requests: The session's request queue.
+    """
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._under_way: set[Removal] = set()
+        # One timer for all removals, and none for each: a release is on the way of a lock to its next owner.
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_progress = False  # a removal has ended since the timer was set
+        self._is_stuck = False
+
+    def __bool__(self) -> bool:
+        """Whether any removal is under way."""
+        return bool(self._under_way)
+
+    def removal(self, path: str, newest_zxid: int | None = None, *, owner: int = 0) -> Removal:
+        """Return a Removal of the node at `path`, ready to be started.
+
+        Args:
+            newest_zxid: The latest transaction that can have created the node, None to delete any node at `path`.  It
+                protects a node that another client has created there after the first delete was carried out and its
+                answer lost.
+            owner: The session whose ephemeral node it is: then the first request is not a delete, but asks whether it
+                still is; 0 to delete at once.
+        """
+        return Removal(self, self._requests, path, newest_zxid, owner)
+
+    def dismiss(self) -> None:
+        """Stop everything: the session is over, and its ephemeral nodes go with it."""
+        for removal in list(self._under_way):
+            self.finished(removal)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- called by the removals --------------------------------------------------------------------------------------
+
+    def begin(self, removal: Removal, call: Call) -> None:
+        """Write `call`, the first request of `removal`; if the others are stuck, no caller is to wait for this one."""
+        self.send(removal, call)
+        if self._is_stuck:
+            removal.end_wait()
+        elif self._timer is None and removal in self._under_way:
+            self._has_progress = False
+            self._timer = self._requests.loop.call_later(_STUCK, self._look_for_progress)
+
+    def _look_for_progress(self) -> None:
+        self._timer = None
+        if not self._under_way:
+            return
+        if self._has_progress:
+            self._has_progress = False
+            self._timer = self._requests.loop.call_later(_STUCK, self._look_for_progress)
+            return
+        self._is_stuck = True
+        for removal in self._under_way:
+            removal.end_wait()
+
+    def send(self, removal: Removal, call: Call) -> None:
+        """Write `call`, the next request of `removal`, before this returns; see RequestQueue.send_at_once."""
+        self._under_way.add(removal)
+        try:
+            self._requests.send_at_once(call)
+        except SessionError:
+            self.finished(removal)
+
+    def is_under_way(self, removal: Removal) -> bool:
+        """Whether `removal` was started and has not finished."""
+        return removal in self._under_way
+
+    def finished(self, removal: Removal) -> None:
+        """Record that nothing more is to be done for `removal`."""
+        self._under_way.discard(removal)
+        self._has_progress = True
+        self._is_stuck = False
+        removal.end_wait()
+
+
+class Removal:
+    """The removal of one node: deletes it again and again until it or the session is known to be gone.
+
+    Made by `Client.removal`.  It is itself the waiter of its requests, so that an answer is acted upon in the step in
+    which it is decoded.
+
+    Args:
+        newest_zxid: As for `Removals.removal`.
+        owner: As for `Removals.removal`.
+    """
+
+    __slots__ = ("_first", "_newest_zxid", "_owner", "_path", "_removals", "_requests", "_synced", "_waited_for")
+
+    def __init__(self, removals: Removals, requests: Requests, path: str, newest_zxid: int | None, owner: int) -> None:
+        self._removals = removals
+        self._requests = requests
+        self._path = path
+        self._newest_zxid = newest_zxid
+        self._owner = owner
+        self._synced: asyncio.Future[Any] | None = None  # the answer to the sync ahead of a look
+        # Encoded here and not in `start`: a lock makes its removal while it has time, and starts it when another
+        # client waits for the node to go.
+        self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
+        self._waited_for: asyncio.Future[None] = requests.loop.create_future()
+
+    def start(self) -> asyncio.Future[None]:
+        """Begin, once, and return a future that is done when the node is known to be gone, or its session is.
+
+        While no server carries removals out, it is done after one or two seconds, or at once if it was so before: the
+        removal goes on without a caller that waits for it.
+        The first request is written before this returns, behind all requests that wait in the queue: another client
+        may be waiting for the node to go, and a turn of the event loop is a good part of that wait.
+        The future need not be awaited, and never fails: a node that cannot be deleted is logged.
+        """
+        first, self._first = self._first, None
+        if first is not None:
+            self._removals.begin(self, first)
+        return self._waited_for
+
+    def end_wait(self) -> None:
+        """Complete the future; called by Removals, at the end or while the removal goes on."""
+        if not self._waited_for.done():
+            self._waited_for.set_result(None)
+
+    # -- the waiter of its requests ---------------------------------------------------------------------------------
+
+    def done(self) -> bool:
+        """False: the answer to a removal is always of interest."""
+        return False
+
+    def set_result(self, result: object) -> None:
+        """Take the answer to a delete (the node is gone), or to an exists (there is a node at the path)."""
+        if (refusal := self._refusal_of_sync()) is not None:
+            self.set_exception(refusal)
+        elif isinstance(result, StatReply) and self._is_the_node(result.stat):
+            self._delete()
+        else:  # deleted, or the node there is a newer one, of another client
+            self._removals.finished(self)
+
+    def _is_the_node(self, stat: Stat) -> bool:
+        is_new = self._newest_zxid is not None and stat.czxid > self._newest_zxid
+        return not is_new and self._owner in (0, stat.ephemeral_owner)
+
+    def set_exception(self, error: BaseException) -> None:
+        """Take an error: go on if the node may still exist."""
+        if isinstance(error, NoNodeError):
+            error = self._refusal_of_sync() or error
+        if isinstance(error, ConnectionLostError):
+            self._continue()
+        elif is_transient(error):
+            asyncio.get_running_loop().call_later(PAUSE, self._continue)
+        else:
+            if not isinstance(error, NoNodeError | SessionError):
+                _log.warning("a node that should be deleted remains: %s", error)
+            self._removals.finished(self)
+
+    def _continue(self) -> None:
+        if not self._removals.is_under_way(self):  # the session ended during the pause
+            return
+        if self._newest_zxid is None:
+            self._delete()
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """Ask whether the node is still there.
+
+        The delete may have been carried out, and another client may have created a node at the same path: a second
+        delete would hit that one.  A server that lags behind must not show the deleted node: sync first.
+        """
+        try:
+            self._synced = ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
+        except SessionError:
+            self._removals.finished(self)
+        else:
+            self._removals.send(self, Call(ExistsRequest(self._path, False), self))
+
+    def _refusal_of_sync(self) -> BaseException | None:
+        """Return why the sync ahead of a look was refused: then what the look has shown may be out of date."""
+        return None if self._synced is None else self._synced.exception()
+
+    def _delete(self) -> None:
+        self._synced = None
+        self._removals.send(self, Call(DeleteRequest(self._path, -1), self))
+
+
+def is_transient(answer: object) -> bool:
+    return isinstance(answer, ServerError) and answer.is_transient
+
+
+def ignored(future: asyncio.Future[R]) -> asyncio.Future[R]:
+    """Return `future`, whose error asyncio will not log if no task retrieves it."""
+    future.add_done_callback(_retrieve)
+    return future
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
