@@ -11,13 +11,13 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
+from tests.captures.recording import Exchange
 from zkwire.wire import requests as wire
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import MultiReadRequest, MultiReply, MultiRequest
+from zkwire.wire.multi import MultiReadRequest, MultiRequest
+from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import ACL, EVENT_XID, ConnectRequest, ConnectResponse, ReplyHeader, Stat, WatcherEvent
 from zkwire.wire.requests import Nothing
-
-EVENT_TYPES: Final = {1: "created", 2: "deleted", 3: "changed", 4: "children"}
 
 
 def _request_types() -> dict[int, type[wire.Request[Any]]]:
@@ -72,20 +72,44 @@ def _no_more(frame: bytes, at: int) -> None:
         raise ValueError(f"{len(frame) - at} bytes follow a frame's last field")
 
 
-def names_of(value: Record) -> tuple[str, ...]:
+def names_of(value: Record) -> list[str]:
     """Return the names of a record's fields."""
-    return tuple(type(value).__slots__)
+    return [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
 
 
-def plain(value: Any) -> Any:
-    """Return a record as nested tuples, which can be compared and printed, each beginning with the type's name."""
-    if isinstance(value, MultiReply):
-        return ("MultiReply", *zip(value.types, map(plain, value.results), strict=True))
+def described(value: Any) -> str:
+    """Return a record as text in ASCII, with the names of its fields."""
     if isinstance(value, Record):
-        return (type(value).__name__, *(plain(getattr(value, name)) for name in names_of(value)))
+        fields = (f"{name}={described(getattr(value, name))}" for name in names_of(value))
+        return f"{type(value).__name__}({', '.join(fields)})"
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
+        return f"[{', '.join(map(described, value))}]"
+    return ascii(value)
+
+
+def meanings(exchange: Exchange) -> list[str]:
+    """Return what the request of an exchange means, and each frame received."""
+    return [
+        *([_request_meaning(exchange)] if exchange.sent else []),
+        *(_frame_meaning(exchange, connection, frame) for connection, frame in exchange.received),
+    ]
+
+
+def _request_meaning(exchange: Exchange) -> str:
+    kind: Any = ConnectRequest if exchange.action == "open" else REQUESTS.get(exchange.opcode)
+    if kind is None or (exchange.action == "send" and len(exchange.sent) < 12):
+        return "unknown"
+    try:
+        return described(kind.decode(exchange.sent, 4 if exchange.action == "open" else 12)[0])
+    except DecodeError:
+        return "unreadable"
+
+
+def _frame_meaning(exchange: Exchange, connection: str, frame: bytes) -> str:
+    if exchange.is_handshake(connection):
+        return described(decode_connect_response(frame)[0])
+    header, body = decode_event(frame) if is_event(frame) else decode_reply(exchange.opcode, frame)
+    return described(header) if body is None else f"{described(header)} {described(body)}"
 
 
 def in_order(value: Record) -> Record:
@@ -96,7 +120,7 @@ def in_order(value: Record) -> Record:
     elif isinstance(value, wire.GetEphemeralsReply):
         value.ephemerals = sorted(value.ephemerals)
     elif isinstance(value, wire.WhoAmIReply):
-        value.identities = sorted(value.identities, key=plain)
+        value.identities = sorted(value.identities, key=described)
     return value
 
 
@@ -135,21 +159,6 @@ class Masker:
             stat.num_children,
             self.zxid(stat.pzxid),
         )
-
-    @staticmethod
-    def without_times(value: Any) -> Any:
-        """Return a record in the form of `plain`, with the times of every Stat set to 0."""
-        if isinstance(value, Stat):
-            value = copy.copy(value)
-            value.ctime = value.mtime = 0
-        elif isinstance(value, MultiReply):
-            return ("MultiReply", *zip(value.types, map(Masker.without_times, value.results), strict=True))
-        elif isinstance(value, Record):
-            value = in_order(value)
-            return (type(value).__name__, *(Masker.without_times(getattr(value, name)) for name in names_of(value)))
-        elif isinstance(value, list | tuple):
-            return [Masker.without_times(item) for item in value]
-        return plain(value)
 
     def record(self, value: Any) -> Any:
         """Return a record, or a list of records, with every zxid, time and session id masked."""

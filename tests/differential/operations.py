@@ -4,12 +4,17 @@ The names and numbers are few, so that operations affect one another: several se
 the same nodes again and again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.captures import build
+from zkwire.wire import requests
+from zkwire.wire.multi import MultiReadRequest, MultiRequest
+from zkwire.wire.primitives import INT
+from zkwire.wire.records import ACL, OPEN_ACL
+from zkwire.wire.requests import Request
 
 SLOTS = 3  # connections at a time; each has a session of its own, a new one after it was closed
 LENGTH = 100  # steps of one script
@@ -26,18 +31,18 @@ CHOICE_PATHS = (*BORN * 5, *("/a/a/a", "/c", "") * 3, *PATHS)
 DATA = (b"", b"1", b"22", None)
 VERSIONS = (-1, -1, -1, -1, -1, 0, 0, 1, 2, -2)
 BOB = "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="
-ACLS: tuple[tuple[build.Entry, ...], ...] = (
-    *([build.OPEN] * 12),
-    ((31, "auth", ""),),
-    ((31, "digest", BOB),),
-    ((1, "world", "anyone"), (31, "digest", BOB)),
-    ((30, "world", "anyone"),),
-    ((27, "world", "anyone"),),
-    ((15, "ip", "127.0.0.1"),),
-    ((31, "ip", "10.0.0.0/8"),),
-    ((31, "world", "anyone"), (31, "world", "anyone")),
+ACLS: tuple[tuple[ACL, ...], ...] = (
+    *([OPEN_ACL] * 12),
+    (ACL(31, "auth", ""),),
+    (ACL(31, "digest", BOB),),
+    (ACL(1, "world", "anyone"), ACL(31, "digest", BOB)),
+    (ACL(30, "world", "anyone"),),
+    (ACL(27, "world", "anyone"),),
+    (ACL(15, "ip", "127.0.0.1"),),
+    (ACL(31, "ip", "10.0.0.0/8"),),
+    (*OPEN_ACL, *OPEN_ACL),
     (),
-    ((31, "world", "nobody"),),
+    (ACL(31, "world", "nobody"),),
 )
 CREDENTIALS = (b"bob:pw", b"ann:secret")
 WATCHER_TYPES = (3, 3, 3, 2, 1, 4, 5, 6)
@@ -49,7 +54,7 @@ UNKNOWN_OPCODE = 99
 class Step:
     """One step of a script.
 
-    `slot` None: on the same connection as the step before. The numbers choose among the possibilities of `kind`.
+    With `slot` None it is on the connection of the step before. The numbers choose among the possibilities of `kind`.
     """
 
     slot: int | None
@@ -66,85 +71,125 @@ class Step:
         return f"Step({self.slot}, {self.kind!r}, {self.path!r}, {numbers}{parts})"
 
     def encode(self, root: str, last_zxid: int, base: int) -> bytes:
-        """Return the request without its xid; `last_zxid` is the highest that this connection has seen."""
-        path = self.path if self.path == "relative" else root + self.path
-        data, acl = DATA[self.two % len(DATA)], ACLS[self.three % len(ACLS)]
-        version, watch = VERSIONS[self.one % len(VERSIONS)], self.one % 2 == 1
-        zxid = (last_zxid, max(base, last_zxid - 3), base)[self.one % 3]
-        lists = self._lists(root)
-        match self.kind:
-            case "create" | "create2":
-                number = 1 if self.kind == "create" else 15
-                flags = (0, 1, 0, 1, 0, 1, 0, 2, 2, 3, 3, 4, 5)[self.one % 13]
-                return build.create(self._made(root, flags), data, acl, flags, number=number)
-            case "container":
-                return build.create_container(self._made(root, 4), 4, acl)
-            case "ttl":
-                flags = 5 + self.one % 2
-                return build.create_ttl(self._made(root, flags), TTL, flags)
-            case "delete":
-                return build.delete(path, version)
-            case "set":
-                return build.set_data(path, data, version)
-            case "set_acl":
-                return build.set_acl(path, acl, version)
-            case "check":
-                return build.check(path, version)
-            case "exists":
-                return build.exists(path, watch)
-            case "get":
-                return build.get_data(path, watch)
-            case "children":
-                return build.get_children(path, watch)
-            case "children2":
-                return build.get_children2(path, watch)
-            case "get_acl":
-                return build.get_acl(path)
-            case "count":
-                return build.get_all_children_number(path)
-            case "ephemerals":
-                return build.get_ephemerals(path)
-            case "sync":
-                return build.sync(path)
-            case "whoami":
-                return build.whoami()
-            case "add_watch":
-                return build.add_watch("/" if self.two == 7 else path, self.one % 2 if self.three else 2)
-            case "check_watches":
-                return build.check_watches(path, WATCHER_TYPES[self.one % len(WATCHER_TYPES)])
-            case "remove_watches":
-                return build.remove_watches(path, WATCHER_TYPES[self.one % len(WATCHER_TYPES)])
-            case "set_watches":
-                return build.set_watches(zxid, *lists[:3])
-            case "set_watches2":
-                return build.set_watches2(zxid, *lists)
-            case "multi":
-                return build.multi(*(part.encode(root, last_zxid, base) for part in self.parts))
-            case "multi_read":
-                return build.multi_read(*(part.encode(root, last_zxid, base) for part in self.parts))
-            case "auth":
-                return build.auth("digest", CREDENTIALS[self.one % 2])
-            case "bad_auth":
-                return build.auth(("foo", "world", "auth")[self.one % 3], b"x")
-            case "unknown":
-                return build.opcode(UNKNOWN_OPCODE)
-            case "truncated":
-                return build.create(path)[: -1 - self.one]
-            case "close":
-                return build.close_session()
-        raise ValueError(f"{self.kind} is no request")
+        """Return the request without its xid.
 
-    def _made(self, root: str, flags: int) -> str:
-        """Return the path of a create: a prefix for a sequential node, otherwise a path that may not exist yet."""
-        if flags in (2, 3, 6):
-            return root + PARENTS[self.two % len(PARENTS)]
+        Args:
+            root: The node below which the script works.
+            last_zxid: The highest that this connection has seen.
+            base: The last one before the script.
+        """
+        if self.kind == "unknown":
+            return INT.pack(UNKNOWN_OPCODE)
+        request = self.request(Place(root, last_zxid, base))
+        encoded = INT.pack(request.opcode) + request.encode()
+        return encoded[: -1 - self.one] if self.kind == "truncated" else encoded
+
+    def request(self, place: "Place") -> Request[Any]:
+        """Return the request that `kind` and the numbers choose."""
+        return _MADE[self.kind](self, place)
+
+    def path_below(self, root: str) -> str:
         return self.path if self.path == "relative" else root + self.path
 
-    def _lists(self, root: str) -> list[list[str]]:
+    def created(self, root: str, flags: int) -> str:
+        """Return the path of a create: a prefix for a sequential node, otherwise a path that may not exist yet."""
+        return root + PARENTS[self.two % len(PARENTS)] if flags in (2, 3, 6) else self.path_below(root)
+
+    def lists(self, root: str) -> list[list[str]]:
         """Return five lists of paths for setWatches2, chosen by the numbers."""
         start = PATHS.index(self.path) if self.path in PATHS else 0
         sizes = (self.one % 3, self.two % 3, self.three % 3, self.one // 3 % 2, self.two // 3 % 2)
         return [[root + PATHS[(start + at + number) % 14] for at in range(size)] for number, size in enumerate(sizes)]
+
+    @property
+    def data(self) -> bytes | None:
+        return DATA[self.two % len(DATA)]
+
+    @property
+    def acl(self) -> tuple[ACL, ...]:
+        return ACLS[self.three % len(ACLS)]
+
+    @property
+    def version(self) -> int:
+        return VERSIONS[self.one % len(VERSIONS)]
+
+    @property
+    def watch(self) -> bool:
+        return self.one % 2 == 1
+
+    @property
+    def watcher_type(self) -> int:
+        return WATCHER_TYPES[self.one % len(WATCHER_TYPES)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a request is made: below which root, by a connection that has seen which zxids."""
+
+    root: str
+    last_zxid: int
+    base: int
+
+    def zxid(self, number: int) -> int:
+        """Return a zxid that a client may have seen last."""
+        return (self.last_zxid, max(self.base, self.last_zxid - 3), self.base)[number % 3]
+
+
+def _create(kind: type[Any], step: Step, place: Place, flags: int, *more: int) -> Request[Any]:
+    data = step.data if kind in (requests.CreateRequest, requests.Create2Request) else b""
+    acl = OPEN_ACL if kind is requests.CreateTTLRequest else step.acl
+    made: Request[Any] = kind(step.created(place.root, flags), data, acl, flags, *more)
+    return made
+
+
+def _on_path(kind: type[Any], *names: str) -> Callable[[Step, Place], Request[Any]]:
+    """Return a maker of requests with the path of the step and, in this order, more of its attributes."""
+    return lambda step, place: kind(step.path_below(place.root), *(getattr(step, name) for name in names))
+
+
+def _create_flags(step: Step) -> int:
+    return (0, 1, 0, 1, 0, 1, 0, 2, 2, 3, 3, 4, 5)[step.one % 13]
+
+
+def _add_watch(step: Step, place: Place) -> Request[Any]:
+    path = "/" if step.two == 7 else step.path_below(place.root)
+    return requests.AddWatchRequest(path, step.one % 2 if step.three else 2)
+
+
+def _parts(step: Step, place: Place) -> list[Request[Any]]:
+    return [part.request(place) for part in step.parts]
+
+
+_MADE: dict[str, Callable[[Step, Place], Request[Any]]] = {
+    "create": lambda step, place: _create(requests.CreateRequest, step, place, _create_flags(step)),
+    "create2": lambda step, place: _create(requests.Create2Request, step, place, _create_flags(step)),
+    "container": lambda step, place: _create(requests.CreateContainerRequest, step, place, 4),
+    "ttl": lambda step, place: _create(requests.CreateTTLRequest, step, place, 5 + step.one % 2, TTL),
+    "truncated": lambda step, place: requests.CreateRequest(step.path_below(place.root), b"", OPEN_ACL, 0),
+    "delete": _on_path(requests.DeleteRequest, "version"),
+    "set": _on_path(requests.SetDataRequest, "data", "version"),
+    "set_acl": _on_path(requests.SetACLRequest, "acl", "version"),
+    "check": _on_path(requests.CheckVersionRequest, "version"),
+    "exists": _on_path(requests.ExistsRequest, "watch"),
+    "get": _on_path(requests.GetDataRequest, "watch"),
+    "children": _on_path(requests.GetChildrenRequest, "watch"),
+    "children2": _on_path(requests.GetChildren2Request, "watch"),
+    "get_acl": _on_path(requests.GetACLRequest),
+    "count": _on_path(requests.GetAllChildrenNumberRequest),
+    "ephemerals": _on_path(requests.GetEphemeralsRequest),
+    "sync": _on_path(requests.SyncRequest),
+    "check_watches": _on_path(requests.CheckWatchesRequest, "watcher_type"),
+    "remove_watches": _on_path(requests.RemoveWatchesRequest, "watcher_type"),
+    "add_watch": _add_watch,
+    "whoami": lambda step, place: requests.WhoAmIRequest(),
+    "set_watches": lambda step, place: requests.SetWatchesRequest(place.zxid(step.one), *step.lists(place.root)[:3]),
+    "set_watches2": lambda step, place: requests.SetWatches2Request(place.zxid(step.one), *step.lists(place.root)),
+    "multi": lambda step, place: MultiRequest(_parts(step, place)),
+    "multi_read": lambda step, place: MultiReadRequest(_parts(step, place)),
+    "auth": lambda step, place: requests.AuthRequest(0, "digest", CREDENTIALS[step.one % 2]),
+    "bad_auth": lambda step, place: requests.AuthRequest(0, ("foo", "world", "auth")[step.one % 3], b"x"),
+    "close": lambda step, place: requests.CloseSessionRequest(),
+}
 
 
 WRITES = ["create"] * 6 + ["create2"] * 3 + ["delete"] * 4 + ["set"] * 4 + ["container", "ttl"]

@@ -6,21 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.captures import build
 from tests.captures.meaning import Masker
+from tests.captures.sides import Answers, MachineSide, Side, SideLink, framed
 from tests.differential.operations import ALONE, BORN, SLOTS, Step
-from tests.differential.sides import MachineLink, MachineSide, RealLink, RealSide
-from zkwire.wire.primitives import DecodeError
-from zkwire.wire.records import EVENT_XID
-from zkwire.wire.requests import GetACLReply
+from zkwire.testing.memory.machine import Settings
+from zkwire.wire.multi import MultiRequest
+from zkwire.wire.primitives import INT, DecodeError
+from zkwire.wire.records import EVENT_XID, OPEN_ACL, ConnectRequest, RequestHeader
+from zkwire.wire.requests import CloseSessionRequest, CreateRequest, GetACLReply, Request
 
 HEADER = struct.Struct(">iqi")
-CLOSE_SESSION = -11
-TIMEOUT = 3_600_000
-
-
-# What came on one connection, renamed, and whether it was closed.
-Taken = tuple[list[bytes], bool]
+CLOSE_SESSION = CloseSessionRequest.opcode
+MAX_TIMEOUT = 3600.0  # seconds: no session may expire in a run, also when it is stopped for a while
+MACHINE = Settings(tick_time=2.0, max_session_timeout=MAX_TIMEOUT, container_interval=1e9)
 
 
 class Different(AssertionError):
@@ -54,7 +52,7 @@ class SortingMasker(Masker):
 class Slot:
     """A connection with its session, on one server. `link` None: it is lost; session 0: there is none yet."""
 
-    link: RealLink | MachineLink | None = None
+    link: SideLink | None = None
     session_id: int = 0
     password: bytes = bytes(16)
     last_zxid: int = 0
@@ -64,7 +62,7 @@ class Slot:
 class Half:
     """The part of a play that runs on one of the servers."""
 
-    side: RealSide | MachineSide
+    side: Side
     masker: Masker = field(default_factory=SortingMasker)
     slots: list[Slot] = field(default_factory=lambda: [Slot() for _ in range(SLOTS)])
     base: int = 0
@@ -72,33 +70,31 @@ class Half:
     xids: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     opcodes: dict[int, int] = field(default_factory=dict)
 
-    def connect(self, number: int, session_id: int, password: bytes, closing: bool) -> Taken:
+    def connect(self, number: int, session_id: int, password: bytes, closing: bool) -> Answers:
         """Open a connection, for an old session or (id 0) a new one, and take its first frames."""
         slot = self.slots[number]
         link = self.side.open()
-        request = build.connect(TIMEOUT, session_id, password, slot.last_zxid)
-        frames, closed = link.greet(request, closing)
+        request = ConnectRequest(0, slot.last_zxid, round(MAX_TIMEOUT * 1000), session_id, password, False)
+        frames, closed = link.greet(framed(request.encode()), closing)
         masked = [self.masker.connect_response(frame) for frame in frames]
         if closed:
             link.drop()
-        elif frames:
+        else:
             slot.link = link
             if not session_id:
                 slot.session_id = int.from_bytes(frames[0][8:16], "big", signed=True)
                 slot.password = frames[0][20:36]
         return masked, closed
 
-    def rest(self, link: RealLink | MachineLink | None, closing: bool) -> Taken:
+    def rest(self, link: SideLink | None, closing: bool) -> Answers:
         """Return what an old connection still gets when its session is resumed on another one."""
         if link is None:
             return [], False
-        frames, closed = link.exchange([], closing)
-        masked = self._masked(frames)
-        if isinstance(link, RealLink):
-            link.drop()
-        return masked, closed
+        frames, closed = link.exchange(b"", closing)
+        link.drop()
+        return self._masked(frames), closed
 
-    def ask(self, number: int, requests: Sequence[bytes], closing: bool) -> Taken:
+    def ask(self, number: int, requests: Sequence[bytes], closing: bool) -> Answers:
         """Send requests, each without its xid, in one write, and return what the server sends."""
         slot = self.slots[number]
         assert slot.link is not None
@@ -106,8 +102,8 @@ class Half:
         for request in requests:
             xid = next(self.xids)
             self.opcodes[xid] = int.from_bytes(request[:4], "big", signed=True)
-            payloads.append(build.i32(xid) + request)
-        frames, closed = slot.link.exchange(payloads, closing)
+            payloads.append(framed(INT.pack(xid) + request))
+        frames, closed = slot.link.exchange(b"".join(payloads), closing)
         masked = self._masked(frames)
         for frame in frames:
             xid = int.from_bytes(frame[:4], "big", signed=True)
@@ -116,9 +112,7 @@ class Half:
             if self.opcodes.get(xid) == CLOSE_SESSION:
                 slot.session_id = 0
         if closed:
-            if isinstance(slot.link, RealLink):
-                slot.link.drop()
-            slot.link = None
+            self.drop(number)
         return masked, closed
 
     def begin(self, root: str) -> None:
@@ -126,10 +120,10 @@ class Half:
         self.connect(0, 0, bytes(16), False)
         link = self.slots[0].link
         assert link is not None
-        frames, _ = link.exchange([build.i32(1) + build.create(root)], False)
+        nodes = [CreateRequest(path, b"", OPEN_ACL, 0) for path in (root, *(root + path for path in BORN))]
+        frames, _ = link.exchange(_request(nodes[0]), False)
         self.base = int.from_bytes(frames[-1][4:12], "big") - 2
-        born = build.multi(*(build.create(root + path) for path in BORN))
-        link.exchange([build.i32(1) + born], False)
+        link.exchange(_request(MultiRequest(nodes[1:])), False)
         self.slots[0].last_zxid = self.base + 3
         self.masker.base = self.base
 
@@ -167,12 +161,16 @@ def _event_zxid(frame: bytes) -> int | None:
     return zxid if xid == EVENT_XID else None
 
 
+def _request(request: Request[Any]) -> bytes:
+    return framed(RequestHeader(1, request.opcode).encode() + request.encode())
+
+
 class Play:
     """One script, played on a new machine and on a real server."""
 
-    def __init__(self, real: RealSide, root: str) -> None:
+    def __init__(self, real: Side, root: str) -> None:
         self._root = root
-        self._machine = Half(MachineSide())
+        self._machine = Half(MachineSide(MACHINE))
         self._real = Half(real)
         self._log: list[str] = []
         self.operations = 0
@@ -216,7 +214,7 @@ class Play:
     def _connect(self, number: int, how: str) -> None:
         """Open a connection; unless it is for another session, this closes the old connection of the slot."""
         closing = leaving = False
-        results: list[tuple[Taken, Taken]] = []
+        results: list[tuple[Answers, Answers]] = []
         for half in (self._machine, self._real):
             slot = half.slots[number]
             if how == "stranger":
@@ -232,7 +230,7 @@ class Play:
 
     def _ask(self, number: int, steps: Sequence[Step]) -> None:
         closing = False
-        results: list[Taken] = []
+        results: list[Answers] = []
         for half in (self._machine, self._real):
             last = half.slots[number].last_zxid
             requests = [step.encode(self._root, last, half.base) for step in steps]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.captures.sides import RealSide
 from tests.differential.play import Different
-from tests.differential.sides import RealSide
 from tests.differential.trial import Trial, real_side
 from zkwire.testing import ZooKeeperMissingError
 from zkwire.testing.memory.tree import Tree

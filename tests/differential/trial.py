@@ -1,17 +1,20 @@
 """Lets hypothesis look for a script that the two servers answer differently."""
 
 import asyncio
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis.errors import FlakyFailure
 
+from tests.captures.sides import RealSide
 from tests.differential.operations import Step, scripts
-from tests.differential.play import Different, Play
-from tests.differential.sides import MAX_TIMEOUT, RealSide
+from tests.differential.play import MAX_TIMEOUT, Different, Play
 from zkwire.testing import RealServer
 from zkwire.testing.real.server import QUICK_START
+
+_ROOTS = itertools.count(1)  # a node for each script, which stays on the real server
 
 
 @contextmanager
@@ -41,7 +44,7 @@ class Trial:
 
     def play(self, steps: Sequence[Step]) -> None:
         """Play one script. Raises: Different."""
-        play = Play(self._real, self._real.next_root())
+        play = Play(self._real, f"/d{next(_ROOTS)}")
         try:
             play.run(steps)
         finally:

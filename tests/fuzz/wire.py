@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
-from tests.captures.recording import load
-from tests.captures.themes import THEMES
+from tests.captures.recording import THEMES, load
 from zkwire.errors import ProtocolError
 from zkwire.testing.memory.machine import Machine, ServerConnection
 from zkwire.wire import multi, records, requests

@@ -101,7 +101,7 @@ async def test_task(zk):
 
 async def test_exception(zk):
     async def fail():
-        raise ZeroDivisionError("nobody looked")
+        raise ZeroDivisionError("nothing handled it")
     task = asyncio.create_task(fail())
     await asyncio.sleep(0)
 
@@ -257,7 +257,7 @@ def test_what_a_test_leaves_behind_fails_it(printed: str) -> None:
     expected = {"test_task": "FAILED", "test_exception": "FAILED", "test_assertion": "FAILED", "test_next": "PASSED"}
     assert outcomes(printed, "left") == expected, printed
     assert "a task was left behind: <Task pending name='left by a test'" in printed
-    assert "ZeroDivisionError: nobody looked" in printed
+    assert "ZeroDivisionError: nothing handled it" in printed
 
 
 def test_faults_left_at_work_do_not_hang_the_end(printed: str) -> None:

@@ -88,10 +88,10 @@ def stored(acl: Sequence[ACL], identities: Sequence[Identity]) -> tuple[ACL, ...
     kept: list[ACL] = []
     for entry in {(entry.perms, entry.scheme, entry.id): entry for entry in acl}.values():
         if entry.scheme == "auth":
-            who = [identity for identity in identities if identity.scheme == "digest"]
-            if not who:
+            own = [identity for identity in identities if identity.scheme == "digest"]
+            if not own:
                 raise Refused(InvalidACLError)
-            kept += [ACL(entry.perms, *identity) for identity in who]
+            kept += [ACL(entry.perms, *identity) for identity in own]
         elif _is_valid(entry.scheme, entry.id):
             kept.append(entry)
         else:

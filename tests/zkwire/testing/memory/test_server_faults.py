@@ -49,15 +49,15 @@ async def test_the_nth_fitting_request_is_hit() -> None:
 async def test_a_hold_of_one_reply_lets_earlier_ones_out_and_keeps_later_ones() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         held = server.hold_replies("create", path="/b")
-        before, it, behind = (asyncio.create_task(zk.create(path)) for path in ("/a", "/b", "/c"))
+        before, it, after = (asyncio.create_task(zk.create(path)) for path in ("/a", "/b", "/c"))
         await held.until_hit()
         assert await before == "/a"
         while await other.exists("/c") is None:
             pass
         assert not it.done()
-        assert not behind.done()
+        assert not after.done()
         held.release()
-        assert (await it, await behind) == ("/b", "/c")
+        assert (await it, await after) == ("/b", "/c")
         await zk.create("/d")
 
 
@@ -66,16 +66,16 @@ async def test_delayed_replies_wait_for_the_servers_clock() -> None:
     async with Server(clock=clock) as server, zkwire.connect(server.hosts) as zk:
         with server.delay_replies(5, "create") as fault:
             delayed = asyncio.create_task(zk.create("/a"))
-            behind = asyncio.create_task(zk.exists("/a"))
+            after = asyncio.create_task(zk.exists("/a"))
             await fault.until_hit()
             clock.advance(4.9)
         async with zkwire.connect(server.hosts) as other:
             assert await other.exists("/a") is not None
         assert not delayed.done()
-        assert not behind.done()
+        assert not after.done()
         clock.advance(0.2)
         assert await delayed == "/a"
-        assert await behind is not None
+        assert await after is not None
 
 
 async def test_a_paused_server_answers_nothing_until_it_is_resumed() -> None:

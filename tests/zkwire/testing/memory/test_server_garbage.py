@@ -46,7 +46,7 @@ def nonsense(rng: random.Random) -> bytes:
 
 
 def mutated_handshake(rng: random.Random) -> bytes:
-    """A handshake with changed bytes, and a request behind it."""
+    """A handshake with changed bytes, and a request after it."""
     stream = bytearray(HANDSHAKE)
     for _ in range(rng.randrange(1, 4)):
         stream[rng.randrange(len(stream))] = rng.randrange(256)

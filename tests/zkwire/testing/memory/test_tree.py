@@ -13,7 +13,7 @@ OWNERS = [0, SESSION, CONTAINER, ttl_owner(1000)]
 
 
 def picture(tree: Tree) -> Any:
-    """All that a client could ever see of it, and the counters behind it."""
+    """All that a client could ever see of it, and its counters."""
     nodes = {path: (node.stat(), node.data, node.creates, set(node.names())) for path, node in tree.nodes.items()}
     owned = {owner: set(paths) for owner, paths in tree.ephemerals.items()}
     return nodes, owned, set(tree.containers), set(tree.ttls), tree.data_size
