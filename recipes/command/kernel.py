@@ -32,7 +32,8 @@ def adopt_orphans() -> None:
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process as soon as its parent ends, in whatever way; does nothing elsewhere.
 
-    Arguments: `parent`, the process id that the parent had when it made this process.
+    Args:
+        parent: The process id that the parent had when it made this process.
     """
     if _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL) and os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)  # it has ended before

@@ -2,7 +2,7 @@
 
 | status | meaning, for run and elect |
 |---|---|
-| that of the command | it has ended by itself; 128 + N if signal N has ended it |
+| the status of the command | it has ended by itself; 128 + N if signal N has ended it |
 | 123 | the lock was lost, and the command was ended, or not started |
 | 124 | the lock was not acquired: not in time, or not at once with --try |
 | 125 | an error of zklock itself: bad arguments, no server, or a server that has refused |
@@ -16,21 +16,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 import zkwire
 from recipes.command import running, show
-from zkwire.command import output
-from zkwire.command.options import UnreachableError, add_connection_options, seconds
+from zkwire.command.options import FLAG, MISUSED, add_arguments, add_connection_options, exit_status, seconds
 
-_REFUSED: Final = 1
-_MISUSED: Final = 2
-_UNREACHABLE: Final = 3
-_INTERRUPTED: Final = 130
 _LONG_SESSION: Final = 30.0  # seconds
 _GRACE: Final = 2.0  # seconds
 
@@ -38,11 +31,32 @@ _GRACE: Final = 2.0  # seconds
 class _Parser(argparse.ArgumentParser):
     """A parser that exits with `misused` when it does not understand the arguments."""
 
-    misused = _MISUSED
+    misused = MISUSED
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
         self.exit(self.misused, f"{self.prog}: {message}\n")
+
+
+def _seconds_or_none(text: str) -> float:
+    """Return the number of seconds in `text`, 0 or more; argparse reports the ValueError of anything else."""
+    return 0.0 if float(text) == 0 else seconds(text)
+
+
+_ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
+    "path": {"metavar": "PATH"},
+    "path?": {"nargs": "?", "default": "/"},
+    "--data": {"metavar": "TEXT", "help": "shown to others; host, process id and command by default"},
+    "--grace": {
+        "type": _seconds_or_none,
+        "default": _GRACE,
+        "metavar": "SECONDS",
+        "help": f"from SIGTERM to SIGKILL when the command has to end; {_GRACE:g}",
+    },
+    "--once": {**FLAG, "help": "end when the leadership is lost, do not wait again"},
+    "--watch": {**FLAG, "help": "now and after each change, until interrupted"},
+    "--json": {**FLAG, "help": "print JSON, for programs"},
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,98 +67,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:  # here, because the parser of all commands would exit with a status of its own
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.command = given[end + 1 :]
-    output.prepare_streams()
-    if bool(options.command) is not options.takes_command:
-        what = "behind --, write the command to run" if options.takes_command else "show takes no command"
-        return _failed(what, options.misused)
-    log = logging.getLogger("zkwire"), logging.getLogger("recipes")
-    levels = [each.level for each in log]
-    for each in log:
-        each.setLevel(logging.CRITICAL)  # what fails is said once, at the end
-    try:
-        zkwire.validate_path(options.path)
-        status: int = options.run(options)
-        sys.stdout.flush()
-        return status
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output, for example `head`, has ended.  Python would complain when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except running.RunError as error:
-        return _failed(error, error.status)
-    except (UnreachableError, zkwire.ConnectionLostError, zkwire.SessionError) as error:
-        return _failed(error, options.unreachable)
-    except (argparse.ArgumentTypeError, ValueError, TypeError) as error:
-        return _failed(error, options.misused)  # what zkwire refuses before it sends anything, such as a bad path
-    except (zkwire.ZooKeeperError, OSError) as error:
-        return _failed(error, options.refused)
-    finally:
-        for each, level in zip(log, levels, strict=True):
-            each.setLevel(level)
+    return exit_status("zklock", lambda: _run(options), options.failed)
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line, up to the `--` in front of a command to run."""
+    """Return the parser of the whole command line, up to the `--` before a command to run."""
     top = _Parser(prog="zklock", description="Run commands under distributed locks, and show the holders of locks.")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
-    command = _add_running(commands, "run", running.run, "run a command while a lock is held")
+    command = _add(commands, "run", "run a command while a lock is held", "path --data --grace")
     wait = command.add_mutually_exclusive_group()
     wait.add_argument("--within", type=_seconds_or_none, metavar="SECONDS", help="give up waiting for the lock after")
-    wait.add_argument("--try", action="store_true", dest="only_try", help="give up at once if it is held")
+    wait.add_argument("--try", **FLAG, dest="only_try", help="give up at once if it is held")
+    command.set_defaults(once=True)
 
-    command = _add_running(commands, "elect", running.elect, "run a command while this process leads")
-    command.add_argument("--once", action="store_true", help="end when the leadership is lost, do not wait again")
+    command = _add(commands, "elect", "run a command while this process leads", "path --data --grace --once")
+    command.set_defaults(within=None, only_try=False)
 
-    text = "show the locks at a path and below, with their holders and the clients that wait"
-    command = commands.add_parser("show", help=text, description=text.capitalize() + ".")
-    command.add_argument("path", nargs="?", default="/")
-    command.add_argument("--watch", action="store_true", help="now and after each change, until interrupted")
-    command.add_argument("--json", action="store_true", help="print JSON, for programs")
-    add_connection_options(command, bound="--connect-within")
-    command.set_defaults(
-        run=_show, parser=command, takes_command=False, misused=_MISUSED, refused=_REFUSED, unreachable=_UNREACHABLE
-    )
+    _add(commands, "show", "show the locks at a path and below, with their holders and waiters", "path? --watch --json")
     return top
 
 
-def _add_running(commands: Any, name: str, run: Callable[..., int], text: str) -> argparse.ArgumentParser:
-    command: _Parser = commands.add_parser(
-        name,
-        help=text,
-        description=text.capitalize() + ".",
-        usage=f"zklock {name} PATH [OPTION ...] -- COMMAND [ARGUMENT ...]",
-    )
-    command.misused = running.FAILED
-    command.add_argument("path", metavar="PATH")
-    command.add_argument("--data", metavar="TEXT", help="shown to others; host, process id and command by default")
-    command.add_argument(
-        "--grace",
-        type=_seconds_or_none,
-        default=_GRACE,
-        metavar="SECONDS",
-        help=f"from SIGTERM to SIGKILL when the command has to end; {_GRACE:g}",
-    )
-    add_connection_options(command, bound="--connect-within", session_timeout=_LONG_SESSION)
-    failed = running.FAILED
-    command.set_defaults(
-        run=run, parser=command, takes_command=True, misused=failed, refused=failed, unreachable=failed
-    )
+def _add(commands: Any, name: str, text: str, names: str) -> argparse.ArgumentParser:
+    """Add a command with its arguments; every command but `show` runs another one."""
+    is_show = name == "show"
+    usage = None if is_show else f"zklock {name} PATH [OPTION ...] -- COMMAND [ARGUMENT ...]"
+    command: _Parser = commands.add_parser(name, help=text, description=text.capitalize() + ".", usage=usage)
+    add_arguments(command, names, _ARGUMENTS)
+    failed = None if is_show else running.FAILED
+    command.misused = failed or MISUSED
+    timeout = {} if is_show else {"session_timeout": _LONG_SESSION}
+    add_connection_options(command, bound="--connect-within", **timeout)
+    command.set_defaults(name=name, parser=command, failed=failed)
     return command
 
 
-def _seconds_or_none(text: str) -> float:
-    """Return the number of seconds in `text`, 0 or more; argparse reports the ValueError of anything else."""
-    return 0.0 if float(text) == 0 else seconds(text)
-
-
-def _show(options: argparse.Namespace) -> int:
+def _run(options: argparse.Namespace) -> int:
+    if bool(options.command) is (options.name == "show"):
+        raise ValueError("show takes no command" if options.command else "after --, write the command to run")
+    zkwire.validate_path(options.path)
+    if options.name != "show":
+        return running.run(options)
     asyncio.run(show.show(options))
     return 0
-
-
-def _failed(error: object, status: int) -> int:
-    print(f"zklock: {error}", file=sys.stderr)
-    return status

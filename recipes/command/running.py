@@ -25,7 +25,7 @@ from recipes.line.contenders import session_in_words
 from recipes.line.lease import Lease
 from recipes.lock import Lock
 from zkwire import Client
-from zkwire.command.options import connected
+from zkwire.command.options import CommandError, connected
 
 LOST: Final = 123
 NOT_ACQUIRED: Final = 124
@@ -41,20 +41,14 @@ _MOST_GRACE: Final = 4
 _NOT_CONFIRMED: Final = "the ensemble did not confirm in time that it is still held"
 
 
-class RunError(Exception):
-    """The command line has failed.  Arguments: `status`, the exit status; `text`, for the standard error."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-
-
 @dataclass
 class Signals:
     """The signals that arrive: they go to the command while it runs, and otherwise cancel the main task.
 
-    Attributes: `first`, that has cancelled the task; `forward`, called with each one while the command runs;
-    `has_stop`, whether one of them asks this process to end, and not, as SIGHUP may, to read its settings again.
+    Attributes:
+        first: The signal that has cancelled the task.
+        forward: Called with each signal while the command runs.
+        has_stop: Whether one of them asks this process to end, and not, as SIGHUP may, to read its settings again.
     """
 
     first: int | None = None
@@ -80,10 +74,13 @@ class Signals:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command has ended: its exit status, negative for a signal; and why the lock was lost, None if it was not.
+    """How a command has ended.
 
-    The lock counts as lost, too, if the command was ended because it might have been lost soon.  `was_started` is False
-    if that was so before it began.
+    Attributes:
+        status: Its exit status, negative for a signal.
+        loss: Why the lock was lost, None if it was not.  It counts as lost, too, if the command was ended because it
+            might have been lost soon.
+        was_started: False if the lock was lost before the command began.
     """
 
     status: int
@@ -97,52 +94,47 @@ class Ended:
             return LOST
         return self.status if self.status >= 0 else BY_SIGNAL - self.status
 
-    def loss_in_words(self) -> str:
-        """Return why the lock was lost, and what that means for the command."""
-        return f"{self.loss}; the command was {'ended' if self.was_started else 'not started'}"
 
-
+@dataclass(frozen=True)
 class Command:
     """Runs a command, by the supervisor at the other end of a socket.
 
-    Arguments: `words` of the command; `grace` in seconds; `signals`, which are passed on.
+    Args:
+        reader: Gets the answers of the supervisor.
+        writer: Takes the orders to it.
+        words: The words of the command.
+        grace: From SIGTERM to SIGKILL, in seconds.
+        signals: What is passed on to the command.
     """
 
-    def __init__(
-        self,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
-        words: list[str],
-        grace: float,
-        signals: Signals,
-    ) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._words = words
-        self._grace = grace
-        self._signals = signals
-
-    @property
-    def is_to_end(self) -> bool:
-        """Whether a signal that has arrived asks this process to end, whatever the command has made of it."""
-        return self._signals.has_stop
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    words: list[str]
+    grace: float
+    signals: Signals
 
     async def run(self, lease: Lease, variables: dict[str, str], session_timeout: float) -> Ended:
         """Run the command once, and return when its whole process group has ended.
 
         It is not started if the lock may be lost too soon to end it.
-        Arguments: `lease`, under which it runs; `variables`, for its environment.
-        Raises: RunError when it cannot be run, or the supervisor has been killed.
+
+        Args:
+            lease: The lease under which it runs.
+            variables: What is added to its environment.
+            session_timeout: In seconds.
+
+        Raises:
+            CommandError: if it cannot be run, or the supervisor has been killed.
         """
         environment = {**os.environ, **variables}
-        # Signals wait in the socket behind this order.
-        self._signals.forward = lambda number: self._order({"signal": number})
-        self._order({"run": self._words, "env": environment, "until": _until(lease), "grace": self._grace})
+        # Signals wait in the socket after this order.
+        self.signals.forward = lambda number: self._order({"signal": number})
+        self._order({"run": self.words, "env": environment, "until": _until(lease), "grace": self.grace})
         try:
             started = await self._answer()
             if "errno" in started:
                 status = NOT_FOUND if started["errno"] == errno.ENOENT else CANNOT_RUN
-                raise RunError(status, f"{self._words[0]}: {started['text']}")
+                raise CommandError(f"{self.words[0]}: {started['text']}", status)
             if "late" in started:
                 return Ended(0, _why_lost(lease) or _NOT_CONFIRMED, was_started=False)
             feeding = asyncio.create_task(self._feed(lease, session_timeout))
@@ -151,7 +143,7 @@ class Command:
             finally:
                 feeding.cancel()
         finally:
-            self._signals.forward = None
+            self.signals.forward = None
         return Ended(ended["status"], _why_lost(lease) or (_NOT_CONFIRMED if ended["early"] else None))
 
     async def _feed(self, lease: Lease, session_timeout: float) -> None:
@@ -167,13 +159,17 @@ class Command:
             losing.cancel()
 
     def _order(self, order: dict[str, Any]) -> None:
-        if not self._writer.is_closing():  # it is, when the supervisor was killed
-            self._writer.write(json.dumps(order).encode() + b"\n")
+        if not self.writer.is_closing():  # it is, when the supervisor was killed
+            self.writer.write(json.dumps(order).encode() + b"\n")
 
     async def _answer(self, group: int | None = None) -> dict[str, Any]:
-        """Return the next answer.  Raises: RunError without one; then the process group `group` has been killed."""
+        """Return the next answer.
+
+        Raises:
+            CommandError: if the supervisor has been killed; then the process group `group` has been killed, too.
+        """
         try:
-            line = await self._reader.readline()
+            line = await self.reader.readline()
         except ConnectionError:
             line = b""
         if line:
@@ -184,7 +180,7 @@ class Command:
                 os.killpg(group, signal.SIGKILL)
             while kernel.group_is_alive(group):
                 await asyncio.sleep(0.05)
-        raise RunError(FAILED, "the process that supervises the command was killed, and the command with it")
+        raise CommandError("the process that supervises the command was killed, and the command with it", FAILED)
 
 
 def _why_lost(lease: Lease) -> str | None:
@@ -199,22 +195,13 @@ def _until(lease: Lease) -> float:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command under the lock; return the exit status."""
-    return _with_supervisor(options, _run)
-
-
-def elect(options: argparse.Namespace) -> int:
-    """Run the command while leading, again and again until it ends by itself; return the exit status."""
-    return _with_supervisor(options, _elect)
-
-
-def _with_supervisor(options: argparse.Namespace, body: Callable[..., Any]) -> int:
+    """Run the command under the lock, or while leading until it ends by itself; return the exit status."""
     if not hasattr(os, "fork"):
-        raise RunError(FAILED, "run and elect need a system with processes that fork")
+        raise CommandError("run and elect need a system with processes that fork", FAILED)
     orders, pid = supervisor.start()  # before the event loop, which may start threads
     signals = Signals()
     try:
-        return asyncio.run(_connected(options, body, orders, signals))
+        return asyncio.run(_with_session(options, orders, signals))
     except asyncio.CancelledError:
         assert signals.first is not None
         return BY_SIGNAL + signals.first
@@ -224,87 +211,67 @@ def _with_supervisor(options: argparse.Namespace, body: Callable[..., Any]) -> i
             os.waitpid(pid, 0)  # it ends when the socket is closed
 
 
-async def _connected(
-    options: argparse.Namespace, body: Callable[..., Any], orders: socket.socket, signals: Signals
-) -> int:
+async def _with_session(options: argparse.Namespace, orders: socket.socket, signals: Signals) -> int:
     signals.install()
     reader, writer = await asyncio.open_connection(sock=orders)
     command = Command(reader, writer, options.command, options.grace, signals)
-    ended: list[int] = []
+    ended: list[Ended] = []
     try:
         async with connected(options) as zk:
-            if options.grace > zk.session_timeout / _MOST_GRACE:
-                raise RunError(
-                    FAILED,
+            most = zk.session_timeout / _MOST_GRACE
+            if options.grace > most:
+                raise CommandError(
                     f"a grace of {options.grace:g} s is too long for a session timeout of {zk.session_timeout:g} s:"
-                    f" take {zk.session_timeout / _MOST_GRACE:g} s at most, or a longer --session-timeout",
+                    f" take {most:g} s at most, or a longer --session-timeout",
+                    FAILED,
                 )
-            await body(zk, options, command, ended)
+            await _hold(zk, options, command, signals, ended)
     except asyncio.CancelledError:
         if not ended:
             raise
         # The command has ended, and a signal has cut short what comes after it.
     finally:
         writer.close()
-    return ended[-1]
+    return ended[-1].exit_status
 
 
-async def _run(zk: Client, options: argparse.Namespace, command: Command, ended: list[int]) -> None:
-    lock = Lock(zk, options.path, data=_data(options))
-    if options.only_try:
-        lease = await lock.try_acquire()
-        if lease is None:
-            raise RunError(NOT_ACQUIRED, f"the lock {options.path} is held by another client")
+async def _hold(
+    zk: Client, options: argparse.Namespace, command: Command, signals: Signals, ended: list[Ended]
+) -> None:
+    """Run the command under leases, one after another until it is not to run again; add its last end to `ended`."""
+    if options.data is None:
+        data = this_process.in_words(os.path.basename(options.command[0]))
     else:
+        data = os.fsencode(options.data)
+    is_election = options.name == "elect"
+    lock = Election(zk, options.path, data) if is_election else Lock(zk, options.path, data=data)
+    while not ended:
+        lease = await _acquire(lock, options)
+        variables = {
+            "ZKLOCK_PATH": options.path,
+            "ZKLOCK_TOKEN": str(lease.token),
+            "ZKLOCK_NODE": lease.path,
+            "ZKLOCK_SESSION": session_in_words(zk.session_id),
+        }
         try:
-            lease = await lock.acquire(within=options.within)
-        except TimeoutError as error:
-            raise RunError(NOT_ACQUIRED, str(error)) from None
-    came = await _under(lease, zk, options, command)
-    ended.append(came.exit_status)
-    if came.loss is not None:
-        print(f"zklock: the lock {options.path} is lost: {came.loss_in_words()}", file=sys.stderr)
-    await lease.release()
+            came = await command.run(lease, variables, zk.session_timeout)
+            is_last = came.loss is None or options.once or signals.has_stop
+            if is_last:
+                ended.append(came)
+            if came.loss is not None:
+                what = "leadership of" if is_election else "lock"
+                then = "" if is_last else "; waiting to lead again"
+                text = f"{came.loss}; the command was {'ended' if came.was_started else 'not started'}{then}"
+                print(f"zklock: the {what} {options.path} is lost: {text}", file=sys.stderr, flush=True)
+        finally:
+            await lease.release()
 
 
-async def _elect(zk: Client, options: argparse.Namespace, command: Command, ended: list[int]) -> None:
-    election = Election(zk, options.path, _data(options))
-    while True:
-        term = await election.acquire()
-        came = await _under(term, zk, options, command)
-        is_last = came.loss is None or options.once or command.is_to_end
-        if is_last:
-            ended.append(came.exit_status)
-        if came.loss is not None:
-            then = "" if is_last else "; waiting to lead again"
-            print(
-                f"zklock: the leadership of {options.path} is lost: {came.loss_in_words()}{then}",
-                file=sys.stderr,
-                flush=True,
-            )
-        await term.release()
-        if ended:
-            return
-
-
-async def _under(lease: Lease, zk: Client, options: argparse.Namespace, command: Command) -> Ended:
+async def _acquire(lock: Lock | Election, options: argparse.Namespace) -> Lease:
     try:
-        return await command.run(lease, _variables(lease, zk, options), zk.session_timeout)
-    except RunError:
-        await lease.release()
-        raise
-
-
-def _variables(lease: Lease, zk: Client, options: argparse.Namespace) -> dict[str, str]:
-    return {
-        "ZKLOCK_PATH": options.path,
-        "ZKLOCK_TOKEN": str(lease.token),
-        "ZKLOCK_NODE": lease.path,
-        "ZKLOCK_SESSION": session_in_words(zk.session_id),
-    }
-
-
-def _data(options: argparse.Namespace) -> bytes:
-    if options.data is not None:
-        return os.fsencode(options.data)
-    return this_process.in_words(os.path.basename(options.command[0]))
+        lease = await lock.try_acquire() if options.only_try else await lock.acquire(within=options.within)
+    except TimeoutError as error:
+        raise CommandError(str(error), NOT_ACQUIRED) from None
+    if lease is None:
+        raise CommandError(f"the lock {options.path} is held by another client", NOT_ACQUIRED)
+    return lease

@@ -27,6 +27,7 @@ import os
 import selectors
 import signal
 import socket
+import subprocess
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -36,7 +37,6 @@ FORWARDED: Final = tuple(each for each in signal.Signals if each.name in ("SIGIN
 _LOOK_EVERY: Final = 0.05  # seconds, while the group is to end: nothing reports the end of a process of another parent
 _MARGIN: Final = 0.1  # seconds between SIGKILL and the end of certainty, for the kernel to carry it out
 _LONGEST_SLEEP: Final = 1.0  # seconds: a selector does not count the time during which the machine was suspended
-_CANNOT_RUN: Final = 126
 
 
 def last_moment(until: float, grace: float) -> float:
@@ -45,18 +45,24 @@ def last_moment(until: float, grace: float) -> float:
 
 
 @dataclass
-class Group:
+class ProcessGroup:
     """The process group of a running command.
 
-    Arguments: `id`, of the group and of its first process; `until`, when certainty ends; `grace`, in seconds.
+    Attributes:
+        id: The id of the group and of its first process.
+        until: When certainty ends.
+        grace: From SIGTERM to SIGKILL, in seconds.
+        status: The status of the first process, once it has ended.
+        ended_at: When SIGTERM was sent.
+        is_early: Whether that was while the command still ran.
     """
 
     id: int
     until: float
     grace: float
-    status: int | None = None  # of the first process, once it has ended
-    ended_at: float | None = field(default=None, init=False)  # when SIGTERM was sent
-    is_early: bool = field(default=False, init=False)  # whether that was while the command still ran
+    status: int | None = None
+    ended_at: float | None = field(default=None, init=False)
+    is_early: bool = field(default=False, init=False)
 
     def time_to_sleep(self) -> float:
         """Return after how many seconds to look again."""
@@ -107,16 +113,18 @@ def start() -> tuple[socket.socket, int]:
 
 
 class Supervisor:
-    """Carries out the orders that arrive on `orders`.
+    """Carries out the orders of the holder.
 
-    Arguments: `ignored`, the signals that the command ignores from the beginning, as this process's parent does.
+    Args:
+        orders: The socket on which they arrive.
+        ignored: The signals that the command ignores from the beginning, as this process's parent does.
     """
 
     def __init__(self, orders: socket.socket, ignored: set[signal.Signals]) -> None:
         self._orders = orders
         self._ignored = ignored
         self._unread = b""
-        self._group: Group | None = None
+        self._group: ProcessGroup | None = None
         self._is_orphan = False
         kernel.adopt_orphans()
         for number in FORWARDED:
@@ -180,7 +188,7 @@ class Supervisor:
             self._answer({"status": group.status, "early": group.is_early})
 
     def _reap(self) -> None:
-        """Take note of the ends of children, which are also the orphans of the command."""
+        """Wait for children that have ended, which are also the orphans of the command; record the command's status."""
         with contextlib.suppress(ChildProcessError):
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if self._group is not None and ended[0] == self._group.id:
@@ -197,38 +205,20 @@ class Supervisor:
             self._answer({"late": True})
             return
         us = os.getpid()
-        try:
-            failing, failed = os.pipe()  # closed by the exec: both ends are not inheritable
-            child = os.fork()
-        except OSError as error:  # too many descriptors, or processes
-            self._answer(_failure(error))
-            return
-        if not child:
-            self._become(command, environment, us, failed)
-        os.close(failed)
-        with open(failing, "rb") as reading:
-            failure = reading.read()
-        if failure:
-            os.waitpid(child, 0)
-            self._answer(json.loads(failure))
-            return
-        self._group = Group(child, until, grace)
-        self._answer({"group": child})
 
-    def _become(self, command: list[str], environment: dict[str, str], parent: int, failed: int) -> None:
-        """Run the command in place of this process; write to `failed` why it cannot be run."""
-        try:
-            os.setsid()
+        def prepare() -> None:
             for number in (*FORWARDED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
                 signal.signal(number, signal.SIG_IGN if number in self._ignored else signal.SIG_DFL)
-            kernel.die_with_parent(parent)
-            os.execvpe(command[0], command, environment)
-        except (OSError, ValueError) as error:
-            os.write(failed, json.dumps(_failure(error)).encode())
-        finally:
-            os._exit(_CANNOT_RUN)
+            kernel.die_with_parent(us)
 
-
-def _failure(error: OSError | ValueError) -> dict[str, Any]:
-    """Return the answer that says why a command cannot be run."""
-    return {"errno": getattr(error, "errno", None), "text": getattr(error, "strerror", None) or str(error)}
+        try:
+            process = subprocess.Popen(
+                command, env=environment, start_new_session=True, close_fds=False, preexec_fn=prepare
+            )
+        except (OSError, ValueError) as error:  # it cannot be run, or there are too many descriptors or processes
+            text = getattr(error, "strerror", None) or str(error)
+            self._answer({"errno": getattr(error, "errno", None), "text": text})
+            return
+        process.returncode = 0  # `_reap` waits for it
+        self._group = ProcessGroup(process.pid, until, grace)
+        self._answer({"group": process.pid})

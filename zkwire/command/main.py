@@ -1,65 +1,63 @@
-"""The entry of the command `zkwire`: parse the arguments, run one command, end with its exit status.
-
-| status | meaning |
-|---|---|
-| 0 | done |
-| 1 | the ensemble has refused, or something is wrong with the input; the reason is on the standard error |
-| 2 | a mistake in the arguments |
-| 3 | no server could be reached in time, or the session was lost |
-| 130 | interrupted |
-"""
+"""The entry of the command `zkwire`: parse the arguments, run one command, end with its exit status (see `options`)."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
-import os
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
-import zkwire
 from zkwire.command import copying, nodes, output, servers
-from zkwire.command.options import UnreachableError, add_connection_options, connected
+from zkwire.command.options import FLAG, add_arguments, add_connection_options, connected, exit_status, positive
 
-_REFUSED = 1
-_MISUSED = 2
-_UNREACHABLE = 3
-_INTERRUPTED = 130
+_ACL: Final = {"type": output.acl_of_text, "metavar": "SCHEME:ID:cdrwa"}
+_ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
+    "path": {},
+    "path?": {"nargs": "?", "default": "/"},
+    "data": {"nargs": "?", "default": "", "help": "text; - reads the standard input; empty by default"},
+    "entries": {"nargs": "*", **_ACL},
+    "--acl": {"action": "append", **_ACL},
+    "--container": {**FLAG, "help": "goes by itself when its last child has gone"},
+    "--depth": {"type": positive, "metavar": "N", "help": "no more than N levels"},
+    "-l/--long": {**FLAG, "help": "with version, size, owner and time of change"},
+    "-n/--number": {"type": positive, "metavar": "N", "help": "N times, and end then"},
+    "--overwrite": {**FLAG, "help": "set the data and ACL of nodes that exist already"},
+    "-p/--parents": {**FLAG, "help": "create missing parents, too"},
+    "-r/--recursive": {**FLAG, "help": "with every node below it"},
+    "-s/--sequential": {**FLAG, "help": "add a number of ten digits to the name"},
+    "--ttl": {"type": float, "metavar": "SECONDS", "help": "goes by itself when unchanged for so long"},
+    "--version": {"type": int, "default": -1, "metavar": "N", "help": "only if the data has this version"},
+}
+_COMMANDS: Final[dict[str, tuple[Callable[..., Any], str, str]]] = {
+    "ls": (nodes.ls, "list the children of a node", "path? -l/--long -r/--recursive"),
+    "tree": (nodes.tree, "draw the nodes below a node", "path? --depth"),
+    "get": (nodes.get, "print the data of a node", "path"),
+    "set": (nodes.set_data, "set the data of a node", "path data --version"),
+    "create": (
+        nodes.create,
+        "create a node, and print its path",
+        "path data -p/--parents -s/--sequential --container --ttl --acl",
+    ),
+    "rm": (nodes.remove, "delete a node", "path -r/--recursive --version"),
+    "stat": (nodes.stat, "print the Stat of a node", "path"),
+    "watch": (nodes.watch, "print each change of a node, until interrupted", "path -r/--recursive -n/--number"),
+    "acl": (nodes.acl, "print the ACL of a node, or set it", "path entries"),
+    "ping": (servers.ping, "measure how long the server takes to answer", "-n/--number"),
+    "srvr": (servers.ask, "print what each server says of itself", ""),
+    "mntr": (servers.ask, "print each server's counters", ""),
+    "dump": (copying.dump, "write a node and all below it to the standard output, as lines of JSON", "path?"),
+    "load": (
+        copying.load,
+        "create the nodes of a dump, read from the standard input, below a node",
+        "path? --overwrite",
+    ),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, the program's own by default; return the exit status."""
     options = parser().parse_args(arguments)
-    log = logging.getLogger("zkwire")
-    level = log.level
-    log.setLevel(logging.CRITICAL)  # what fails is said once, at the end
-    output.prepare_streams()
-    try:
-        # Before the session begins: reading the standard input takes as long as its writer likes.
-        options.read_input(options)
-        asyncio.run(_run(options))
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        return _INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output, for example `head`, has ended.  Python would complain when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except (UnreachableError, zkwire.ConnectionLostError, zkwire.SessionError) as error:
-        return _failed(error, _UNREACHABLE)
-    except (
-        argparse.ArgumentTypeError,
-        ValueError,
-        TypeError,
-    ) as error:  # what zkwire refuses before it sends anything, such as a bad path
-        return _failed(error, _MISUSED)
-    except (zkwire.ZooKeeperError, copying.BadDumpError, OSError) as error:
-        return _failed(error, _REFUSED)
-    finally:
-        log.setLevel(level)
-    return 0
+    return exit_status("zkwire", lambda: _run(options))
 
 
 def parser() -> argparse.ArgumentParser:
@@ -68,27 +66,27 @@ def parser() -> argparse.ArgumentParser:
         prog="zkwire", description="Look at the nodes of a ZooKeeper ensemble, and change them."
     )
     commands = top.add_subparsers(required=True, metavar="COMMAND")
-
-    def add(name: str, run: Callable[..., Any], text: str, *, needs_session: bool = True) -> argparse.ArgumentParser:
+    for name, (run, text, names) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        add_arguments(command, names, _ARGUMENTS)
         add_connection_options(command)
         command.add_argument("--json", action="store_true", help="print JSON, for programs")
-        command.set_defaults(run=run, needs_session=needs_session, read_input=lambda _: None)
-        return command
-
-    for module in (nodes, servers, copying):
-        module.add_commands(add)
+        command.set_defaults(run=run, name=name)
     return top
 
 
-async def _run(options: argparse.Namespace) -> None:
-    if not options.needs_session:
-        await options.run(options)
+def _run(options: argparse.Namespace) -> None:
+    # Before the session begins: reading the standard input takes as long as its writer likes.
+    if "data" in options:
+        options.data = output.data_of_argument(options.data)
+    elif options.run is copying.load:
+        options.nodes = copying.read_dump()
+    asyncio.run(_ask(options))
+
+
+async def _ask(options: argparse.Namespace) -> None:
+    if options.run is servers.ask:
+        await servers.ask(options)
         return
     async with connected(options) as zk:
         await options.run(zk, options)
-
-
-def _failed(error: BaseException, status: int) -> int:
-    print(f"zkwire: {error}", file=sys.stderr)
-    return status

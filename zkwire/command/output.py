@@ -25,19 +25,31 @@ def as_json(value: Any) -> str:
 
 def prepare_streams() -> None:
     """Have a closed stream discard its text, and have text that the stream's encoding does not contain escaped."""
-    if sys.stdout is None:
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def standard_input() -> BinaryIO:
-    """Return the standard input as bytes.  Raises: OSError if it is closed."""
+    """Return the standard input as bytes.
+
+    Raises:
+        OSError: if it is closed.
+    """
     if sys.stdin is None:
         raise OSError("the standard input is closed")
     return sys.stdin.buffer
+
+
+def data_of_argument(text: str) -> bytes:
+    """Return the data that the command line names: its bytes, or those of the standard input for "-".
+
+    Raises:
+        OSError: if the standard input is closed.
+    """
+    return standard_input().read() if text == "-" else os.fsencode(text)
 
 
 def json_of_data(data: bytes) -> dict[str, str]:
@@ -49,35 +61,45 @@ def json_of_data(data: bytes) -> dict[str, str]:
 
 
 def data_of_json(fields: dict[str, Any]) -> bytes:
-    """Return what `json_of_data` was given.  Raises: ValueError, TypeError."""
+    """Return what `json_of_data` was given.
+
+    Raises:
+        ValueError, TypeError, AttributeError: if `fields` do not come from there.
+    """
     if "base64" in fields:
         return base64.b64decode(fields["base64"], validate=True)
-    text = fields["data"]
-    if not isinstance(text, str):
-        raise TypeError("the data of a node is text")
-    return text.encode()
-
-
-def json_of_stat(stat: Stat) -> dict[str, int]:
-    """Return the fields of a Stat by their names."""
-    return asdict(stat)
+    data: bytes = fields["data"].encode()
+    return data
 
 
 def lines_of_stat(stat: Stat) -> list[str]:
     """Return the lines that `stat` prints."""
-    return [f"{name} = {_shown(name, value)}" for name, value in json_of_stat(stat).items()]
+    lines = []
+    for name, value in asdict(stat).items():
+        if name.endswith("zxid") or name == "ephemeral_owner":
+            shown = hexadecimal(value)
+        else:
+            shown = moment(value) if name.endswith("time") else str(value)
+        lines.append(f"{name} = {shown}")
+    return lines
 
 
-def _shown(name: str, value: int) -> str:
-    if name.endswith("zxid") or name == "ephemeral_owner":
-        return f"{value % 2**64:#x}"
-    if name.endswith("time"):
-        return moment(value)
-    return str(value)
+def row_of_stat(stat: Stat | None, name: str) -> tuple[str, ...]:
+    """Return the row of a node in a long list; `stat` is None if this client may not ask for it."""
+    if stat is None:
+        return ("?", "?", "?", "?", "?", name)
+    owner = hexadecimal(stat.ephemeral_owner) if stat.ephemeral_owner else "-"
+    numbers = map(str, (stat.version, stat.data_length, stat.num_children))
+    return (*numbers, owner, moment(stat.mtime), name)
+
+
+def hexadecimal(number: int) -> str:
+    """Return a zxid, or the id of a session, as servers print it."""
+    return f"{number % 2**64:#x}"
 
 
 def moment(milliseconds: int) -> str:
-    """Return a time of the server, in milliseconds since 1970, in words."""
+    """Return a time of the server, in milliseconds since 1970, as text."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="milliseconds")
     except (ValueError, OverflowError, OSError):
@@ -90,11 +112,15 @@ def acl_text(acl: ACL) -> str:
 
 
 def acl_of_text(text: str) -> ACL:
-    """Return the entry that "scheme:id:letters" describes; an id may contain colons.  Raises: ValueError."""
+    """Return the entry that "scheme:id:letters" describes; an id may contain colons.
+
+    Raises:
+        ValueError: if it describes none.
+    """
     scheme, _, rest = text.partition(":")
     id_, colon, letters = rest.rpartition(":")
     if not scheme or not colon or not set(letters) <= set(_LETTERS):
-        raise ValueError(f"{text!r} is no ACL entry: write scheme:id:letters, with letters of cdrwa")
+        raise ValueError(f"{text!r} is not an ACL entry: write scheme:id:letters, with letters of cdrwa")
     perms = Perms(0)
     for letter in letters:
         perms |= _LETTERS[letter]
@@ -104,9 +130,8 @@ def acl_of_text(text: str) -> ACL:
 def write_data(data: bytes) -> None:
     """Write the bytes of a node to the standard output; on a terminal, end the line."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    if sys.stdout.isatty() and not data.endswith(b"\n"):
-        sys.stdout.buffer.write(b"\n")
+    is_line = data.endswith(b"\n") or not sys.stdout.isatty()
+    sys.stdout.buffer.write(data if is_line else data + b"\n")
     sys.stdout.buffer.flush()
 
 

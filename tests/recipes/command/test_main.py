@@ -1,6 +1,7 @@
 """`zklock run` and `zklock elect` in the process of the test: exit statuses, errors, arguments, and what they leave."""
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ import pytest
 
 import zkwire
 from recipes import Lock
-from recipes.command import supervisor
+from recipes.command import kernel, running, supervisor
 from recipes.command.main import main, parser
 from tests.support.recipes import line
 from zkwire.blocking import Portal
@@ -26,6 +27,9 @@ from zkwire.testing import ServerProcess
 
 Capture = pytest.CaptureFixture[str]
 NOT_CONFIRMED = "the ensemble did not confirm in time that it is still held"
+DELETED = "another client has deleted it"
+KILLED = "the process that supervises the command was killed, and the command with it"
+NO_GROUP = 2**30  # greater than every process id
 
 
 @pytest.fixture(autouse=True)
@@ -46,71 +50,47 @@ def zklock(capfd: Capture, *arguments: str) -> tuple[int, str, str]:
     return status, out, err
 
 
+def with_client(hosts: str, do: Callable[[zkwire.Client], Any]) -> Any:
+    """Return what `do` returns, awaited, with a client of its own."""
+
+    async def done() -> Any:
+        async with zkwire.connect(hosts) as zk:
+            return await do(zk)
+
+    return asyncio.run(done())
+
+
 def tickets(hosts: str, path: str) -> list[str]:
     """Return the tickets below `path`."""
-
-    async def found() -> list[str]:
-        async with zkwire.connect(hosts) as zk:
-            return await line(zk, path)
-
-    return asyncio.run(found())
+    found: list[str] = with_client(hosts, lambda zk: line(zk, path))
+    return found
 
 
 # -- exit statuses --------------------------------------------------------------------------------------------------
-
-
-def test_the_supervisor_ends_although_its_socket_cannot_be_used(
-    capfd: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started = []
-
-    async def refused(*, sock: socket.socket) -> None:
-        started.append(sock)
-        raise OSError("too many open files")
-
-    monkeypatch.setattr(asyncio, "open_connection", refused)
-    status, _, errors = zklock(capfd, "run", "/locks/a", "--", "true")
-    assert (status, "too many open files" in errors) == (125, True)
-    assert started[0].fileno() == -1
 
 
 @pytest.mark.parametrize("verb", ["run", "elect"])
 def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: Capture) -> None:
     no_program = tmp_path / "no-program"
     no_program.write_text("")
+    no_server = ("--hosts", "127.0.0.1:1", "--connect-within", "0.1")
+    grace = r"a grace of 7\.6 s is too long for a session timeout of 30 s: take 7\.5 s at most, or a longer"
     for arguments, status, error in [
         ((path, "--", "sh", "-c", "exit 7"), 7, ""),
         ((path, "--", "sh", "-c", "kill -9 $$"), 137, ""),
         ((path, "--", "nowhere-to-be-found"), 127, "zklock: nowhere-to-be-found: No such file or directory\n"),
         ((path, "--", str(no_program)), 126, f"zklock: {no_program}: Permission denied\n"),
-        ((path,), 125, "zklock: behind --, write the command to run\n"),
-        ((path, "--"), 125, "zklock: behind --, write the command to run\n"),
+        ((path,), 125, "zklock: after --, write the command to run\n"),
+        ((path, "--"), 125, "zklock: after --, write the command to run\n"),
         (("relative", "--", "true"), 125, "zklock: bad path 'relative': it must start with '/'\n"),
-        (
-            (path, "--grace", "7.6", "--", "true"),
-            125,
-            r"zklock: a grace of 7\.6 s is too long for a session timeout of 30 s: take 7\.5 s at most, or a longer"
-            " --session-timeout\n",
-        ),
+        ((path, "--grace", "7.6", "--", "true"), 125, f"zklock: {grace} --session-timeout\n"),
         ((path, "--grace", "7.5", "--", "true"), 0, ""),
         ((path, "--grace", "0", "--", "true"), 0, ""),
-        (
-            (path, "--hosts", "127.0.0.1:1", "--connect-within", "0.1", "--", "true"),
-            125,
-            r"zklock: no session within 0\.1 s: 127\.0\.0\.1:1: .*\n",
-        ),
+        ((path, *no_server, "--", "true"), 125, r"zklock: no session within 0\.1 s: 127\.0\.0\.1:1: .*\n"),
         ((path, "--tls-ca", "/none/such", "--", "true"), 125, r"zklock: .*No such file or directory.*\n"),
         ((path, "--hosts", ":", "--", "true"), 125, "zklock: .*\n"),
-        (
-            (path, "--bad", "--", "true"),
-            125,
-            rf"usage: zklock {verb} .*\nzklock {verb}: unrecognized arguments: --bad\n",
-        ),
-        (
-            (path, "--grace", "-1", "--", "true"),
-            125,
-            rf"usage: zklock {verb} .*\nzklock {verb}: argument --grace: .*\n",
-        ),
+        ((path, "--bad", "--", "true"), 125, rf"usage: .*\nzklock {verb}: unrecognized arguments: --bad\n"),
+        ((path, "--grace", "-1", "--", "true"), 125, rf"usage: .*\nzklock {verb}: argument --grace: .*\n"),
     ]:
         came, out, err = zklock(capfd, verb, *arguments)
         assert (came, out) == (status, ""), (arguments, err)
@@ -135,33 +115,24 @@ def test_errors_of_show_are_a_line_and_a_status(
         caplog.set_level(level, each.name)
     came, out, err = zklock(capfd, *arguments)
     assert (came, out) == (status, "")
-    assert message in err
-    assert err.startswith("zklock: ")
-    assert err.count("\n") == 1
+    assert re.fullmatch(f"zklock: .*{re.escape(message)}.*\n", err)
     assert caplog.records == []
     assert [each.level for each in logs] == [logging.INFO, logging.WARNING]
 
 
-def test_a_bad_credential_of_the_environment_is_misuse(
-    path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+def test_what_the_server_or_the_environment_refuses_is_an_error(
+    hosts: str, path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with_client(hosts, lambda zk: zk.create(path, acl=[zkwire.digest_acl("me", "pw")]))
+    for status, arguments in (1, ["show", path]), (125, ["run", path, "--", "true"]):
+        came, out, err = zklock(capfd, *arguments)
+        assert (came, out) == (status, "")
+        assert re.match(f"zklock: .*{path}.*: the ACL does not allow the operation", err)
     monkeypatch.setenv("ZKWIRE_AUTH", "nonsense")
     for status, arguments in (2, ["show"]), (125, ["run", path, "--", "true"]):
         came, out, err = zklock(capfd, *arguments)
         assert (came, out) == (status, "")
         assert err.startswith("zklock: a credential is SCHEME:CREDENTIAL")
-
-
-def test_a_lock_that_the_client_may_not_use_is_an_error(hosts: str, path: str, capfd: Capture) -> None:
-    async def forbid() -> None:
-        async with zkwire.connect(hosts) as zk:
-            await zk.create(path, acl=[zkwire.digest_acl("me", "pw")])
-
-    asyncio.run(forbid())
-    for status, arguments in (1, ["show", path]), (125, ["run", path, "--", "true"]):
-        came, out, err = zklock(capfd, *arguments)
-        assert (came, out) == (status, "")
-        assert re.match(f"zklock: .*{path}.*: the ACL does not allow the operation", err)
 
 
 def test_the_arguments_of_the_program_are_the_default(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,14 +144,10 @@ def test_the_arguments_of_the_program_are_the_default(capfd: Capture, monkeypatc
     assert capfd.readouterr().err.count("bad path 'relative'") == 2
 
 
-def test_a_reader_that_has_ended_is_no_error(path: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> None:
-    """As in `zklock show | true`; what Python still has to write at its end must not fail either."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    with open(writing, "w") as stream:
-        monkeypatch.setattr(sys, "stdout", stream)
-        assert main(["show", path]) == 0
-    assert capfd.readouterr().err == ""
+def test_run_needs_a_system_that_forks(path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "fork")
+    error = "zklock: run and elect need a system with processes that fork\n"
+    assert zklock(capfd, "run", path, "--", "true") == (125, "", error)
 
 
 # -- arguments ------------------------------------------------------------------------------------------------------
@@ -189,51 +156,24 @@ def test_a_reader_that_has_ended_is_no_error(path: str, monkeypatch: pytest.Monk
 def _options(*arguments: str) -> dict[str, Any]:
     """Return the options that say what to do, but for those of the connection."""
     found = vars(parser().parse_args(arguments))
-    assert callable(found.pop("run"))
     assert found.pop("parser").prog == f"zklock {arguments[0]}"
+    assert found.pop("name") == arguments[0]
     return {
         name: found[name] for name in found if name not in ("hosts", "auth", "tls", "tls_ca", "tls_cert", "tls_key")
     }
 
 
 def test_the_options_and_their_defaults() -> None:
-    running = {
-        "path": "/l",
-        "data": None,
-        "grace": 2.0,
-        "to_connect": 10.0,
-        "session_timeout": 30.0,
-        "takes_command": True,
-        "misused": 125,
-        "refused": 125,
-        "unreachable": 125,
-    }
-    assert _options("run", "/l") == {**running, "within": None, "only_try": False}
-    assert _options("run", "/l", "--within", "0", "--grace", "0") == {
-        **running,
-        "grace": 0.0,
-        "within": 0.0,
-        "only_try": False,
-    }
-    assert _options("run", "/l", "--try")["only_try"] is True
+    common = {"path": "/l", "data": None, "grace": 2.0, "to_connect": 10.0, "session_timeout": 30.0, "failed": 125}
+    running = {**common, "within": None, "only_try": False, "once": True}
+    assert _options("run", "/l") == running
+    assert _options("run", "/l", "--within", "0", "--grace", "0") == {**running, "grace": 0.0, "within": 0.0}
+    assert _options("run", "/l", "--try") == {**running, "only_try": True}
     assert _options("elect", "/l") == {**running, "once": False}
-    assert _options("elect", "/l", "--once", "--data", "x", "--connect-within", "1.5") == {
-        **running,
-        "once": True,
-        "data": "x",
-        "to_connect": 1.5,
-    }
-    showing = {
-        "path": "/",
-        "watch": False,
-        "json": False,
-        "to_connect": 10.0,
-        "session_timeout": 10.0,
-        "takes_command": False,
-        "misused": 2,
-        "refused": 1,
-        "unreachable": 3,
-    }
+    given = ("--once", "--data", "x", "--connect-within", "1.5")
+    assert _options("elect", "/l", *given) == {**running, "data": "x", "to_connect": 1.5}
+    times = {"to_connect": 10.0, "session_timeout": 10.0}
+    showing = {"path": "/", "watch": False, "json": False, **times, "failed": None}
     assert _options("show") == showing
     assert _options("show", "/l", "--watch", "--json") == {**showing, "path": "/l", "watch": True, "json": True}
 
@@ -262,9 +202,10 @@ def test_help_is_no_error(capfd: Capture) -> None:
         assert (status, err) == (0, "")
         assert out.startswith(f"usage: zklock {verb} ")
     assert zklock(capfd, "--help")[0] == 0
+    assert zklock(capfd, "nonsense")[0] == zklock(capfd, "show", "--bad")[0] == 2
 
 
-def test_what_stands_behind_the_first_two_hyphens_belongs_to_the_command(path: str, capfd: Capture) -> None:
+def test_the_words_after_the_first_two_hyphens_belong_to_the_command(path: str, capfd: Capture) -> None:
     say = ("sh", "-c", 'echo "$@"; env | grep ^ZKLOCK_ | sort', "sh", "--try", "--", "--help", "a b")
     status, out, err = zklock(capfd, "run", path, "--data", "x", "--", *say)
     assert (status, err) == (0, "")
@@ -276,18 +217,12 @@ def test_what_stands_behind_the_first_two_hyphens_belongs_to_the_command(path: s
     assert re.fullmatch(r"ZKLOCK_TOKEN=\d+", token)
 
 
-def test_run_needs_a_system_that_forks(path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "fork")
-    for verb in ("run", "elect"):
-        assert zklock(capfd, verb, path, "--", "true") == (
-            125,
-            "",
-            "zklock: run and elect need a system with processes that fork\n",
-        )
+# -- the end of the supervisor --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("how", ["done", "no server", "no socket"])
 def test_the_supervisor_has_ended_when_the_command_returns(
-    path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+    how: str, path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []
 
@@ -295,67 +230,66 @@ def test_the_supervisor_has_ended_when_the_command_returns(
         started.append(supervisor_start())
         return started[-1]
 
+    async def refused(*, sock: socket.socket) -> None:
+        raise OSError("too many open files")
+
     supervisor_start = supervisor.start
     monkeypatch.setattr(supervisor, "start", start)
-    for arguments, status in (
-        (("--", "true"), 0),
-        (("--hosts", "127.0.0.1:1", "--connect-within", "0.1", "--", "true"), 125),
-    ):
-        assert zklock(capfd, "run", path, *arguments)[0] == status
-        ((orders, pid),) = started
-        assert orders.fileno() == -1
-        with pytest.raises(ChildProcessError):
-            os.waitpid(pid, 0)
-        started.clear()
+    if how == "no socket":
+        monkeypatch.setattr(asyncio, "open_connection", refused)
+    options = ("--hosts", "127.0.0.1:1", "--connect-within", "0.1") if how == "no server" else ()
+    assert zklock(capfd, "run", path, *options, "--", "true")[0] == (0 if how == "done" else 125)
+    ((orders, pid),) = started
+    assert orders.fileno() == -1
+    with pytest.raises(ChildProcessError):
+        os.waitpid(pid, 0)
 
 
 # -- with a supervisor that the test plays -----------------------------------------------------------------------------
-
-NO_GROUP = 2**30  # greater than every process id
 
 
 class Played:
     """The supervisor's end of the socket, in a thread of its own."""
 
     def __init__(self, end: socket.socket) -> None:
-        self._end = end
+        self.end = end
         end.settimeout(30)
         self._reading = end.makefile("rb")
 
-    def order(self) -> dict[str, Any] | None:
-        """Return the next order that does not only say until when the lock is certain to be held; None at the end."""
+    def order(self, *, skips: bool = True) -> dict[str, Any] | None:
+        """Return the next order, None at the end; `skips` those that only say until when the lock is certain."""
         for text in self._reading:
             order: dict[str, Any] = json.loads(text)
-            if list(order) != ["until"]:
+            if not (skips and list(order) == ["until"]):
                 return order
         return None
 
-    def variables(self) -> dict[str, str]:
-        """Take the order to run a command; return its environment."""
+    def ordered_to_run(self) -> dict[str, Any]:
+        """Take the order to run a command; return it."""
         order = self.order()
         assert order is not None
-        found: dict[str, str] = order["env"]
-        return found
+        return order
 
     def answer(self, **fields: Any) -> None:
-        self._end.sendall(json.dumps(fields).encode() + b"\n")
+        """Write an answer."""
+        self.end.sendall(json.dumps(fields).encode() + b"\n")
 
-    def ordered_to_run(self) -> str:
-        """Take the order to run a command; return the node of the holder."""
-        return self.variables()["ZKLOCK_NODE"]
-
-    def end(self, status: int, *, early: bool) -> None:
+    def ended(self, status: int, *, early: bool = False) -> None:
         """Answer that the command was begun and has ended."""
         self.answer(group=NO_GROUP)
         self.answer(status=status, early=early)
 
     def close(self) -> None:
+        """End, as a supervisor that is killed."""
         self._reading.close()
-        self._end.close()
+        self.end.close()
+
+
+WithPlay = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def with_play(monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> Callable[..., tuple[int, str, str]]:
+def with_play(monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> WithPlay:
     """Run `zklock` in this thread, and the play of a supervisor in another one."""
 
     def run(play: Callable[[Played], object], *arguments: str) -> tuple[int, str, str]:
@@ -378,30 +312,104 @@ def with_play(monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> Callable[..., 
     return run
 
 
-WithPlay = Callable[..., tuple[int, str, str]]
-
-
 @pytest.mark.parametrize(
-    ("early", "late", "status", "words"),
+    ("answers", "status", "error"),
     [
-        (False, False, 7, ""),
-        (True, False, 123, f"zklock: the lock {{path}} is lost: {NOT_CONFIRMED}; the command was ended\n"),
-        (False, True, 123, f"zklock: the lock {{path}} is lost: {NOT_CONFIRMED}; the command was not started\n"),
+        ([{"group": NO_GROUP}, {"status": 7, "early": False}], 7, ""),
+        ([{"group": NO_GROUP}, {"status": -1, "early": False}], 129, ""),
+        ([{"group": NO_GROUP}, {"status": 0, "early": True}], 123, f"{NOT_CONFIRMED}; the command was ended"),
+        ([{"late": True}], 123, f"{NOT_CONFIRMED}; the command was not started"),
+        ([{"errno": errno.ENOENT, "text": "why"}], 127, "x: why"),
+        ([{"errno": errno.EACCES, "text": "why"}], 126, "x: why"),
+        ([{"errno": None, "text": "why"}], 126, "x: why"),
+        ([], 125, KILLED),
+        ([{"group": NO_GROUP}], 125, KILLED),
     ],
 )
 def test_how_a_command_under_a_lock_has_ended(
-    early: bool, late: bool, status: int, words: str, with_play: WithPlay, hosts: str, path: str
+    answers: list[dict[str, Any]], status: int, error: str, with_play: WithPlay, hosts: str, path: str
 ) -> None:
     def play(played: Played) -> None:
-        node = played.ordered_to_run()
-        assert f"{path}/{tickets(hosts, path)[0]}" == node
-        if late:
-            played.answer(late=True)
-        else:
-            played.end(7, early=early)
+        order = played.ordered_to_run()
+        assert order["env"]["ZKLOCK_NODE"] == f"{path}/{tickets(hosts, path)[0]}"
+        assert (order["run"], order["grace"]) == (["x", "--full"], 1.5)
+        for answer in answers:
+            played.answer(**answer)
 
-    assert with_play(play, "run", path, "--", "x") == (status, "", words.format(path=path))
+    lost = f"the lock {path} is lost: " if status == 123 else ""
+    expected = f"zklock: {lost}{error}\n" if error else ""
+    assert with_play(play, "run", path, "--grace", "1.5", "--", "x", "--full") == (status, "", expected)
     assert tickets(hosts, path) == []
+
+
+@pytest.mark.parametrize("is_started", [True, False])
+def test_a_lost_lock_is_the_reason(is_started: bool, with_play: WithPlay, hosts: str, path: str) -> None:
+    def play(played: Played) -> None:
+        node = played.ordered_to_run()["env"]["ZKLOCK_NODE"]
+        if is_started:
+            played.answer(group=NO_GROUP)
+        with_client(hosts, lambda zk: zk.delete(node))
+        if is_started:
+            assert played.order() == {"end": True}
+            played.answer(status=-15, early=True)
+        else:
+            time.sleep(0.2)  # for the event to arrive
+            played.answer(late=True)
+
+    what = "ended" if is_started else "not started"
+    error = f"zklock: the lock {path} is lost: {DELETED}; the command was {what}\n"
+    assert with_play(play, "run", path, "--", "x") == (123, "", error)
+
+
+@pytest.mark.parametrize("session_timeout", [4, 30])
+def test_a_supervisor_gets_to_know_again_and_again_until_when_the_lock_is_certain(
+    session_timeout: int, with_play: WithPlay, path: str
+) -> None:
+    """Twice a second at least, and 40 times in a session timeout."""
+
+    def play(played: Played) -> None:
+        until = played.ordered_to_run()["until"]
+        assert 0.3 * session_timeout < until - kernel.now() < session_timeout
+        played.answer(group=NO_GROUP)
+        began = time.monotonic()
+        for _ in range(3):
+            order = played.order(skips=False)
+            assert order is not None
+            assert 0.3 * session_timeout < order["until"] - kernel.now() < session_timeout
+        assert time.monotonic() - began < 3 * 0.5 + 1
+        played.answer(status=0, early=False)
+
+    assert with_play(play, "run", path, "--session-timeout", str(session_timeout), "--grace", "0.5", "--", "x")[0] == 0
+
+
+def test_a_supervisor_that_is_killed_with_an_order_unread(with_play: WithPlay, path: str) -> None:
+    """The holder then hears that the connection was reset."""
+
+    def play(played: Played) -> None:
+        played.end.recv(1)
+
+    assert with_play(play, "run", path, "--", "x") == (125, "", f"zklock: {KILLED}\n")
+
+
+def test_the_event_loop_runs_while_the_holder_waits_for_the_end_of_a_killed_group(
+    with_play: WithPlay, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its session would end, and another client might own the lock while the group still runs."""
+    looks = iter([True, True, False])
+    turns = []
+
+    def group_is_alive(group: int) -> bool:
+        asyncio.get_running_loop().call_soon(turns.append, group)
+        return next(looks)
+
+    monkeypatch.setattr(kernel, "group_is_alive", group_is_alive)
+
+    def play(played: Played) -> None:
+        played.ordered_to_run()
+        played.answer(group=NO_GROUP)
+
+    assert with_play(play, "run", path, "--", "x")[0] == 125
+    assert turns == [NO_GROUP] * 3
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -412,21 +420,19 @@ def test_a_leader_that_was_not_confirmed_in_time_leads_again(
     nodes = []
 
     def play(played: Played) -> None:
-        nodes.append(played.ordered_to_run())
+        nodes.append(played.ordered_to_run()["env"]["ZKLOCK_NODE"])
         if is_late:
             played.answer(late=True)
         else:
-            played.end(0, early=True)
-        nodes.append(played.ordered_to_run())
+            played.ended(0, early=True)
+        nodes.append(played.ordered_to_run()["env"]["ZKLOCK_NODE"])
         assert [f"{path}/{name}" for name in tickets(hosts, path)] == [nodes[1]]
-        played.end(4, early=False)
+        played.ended(4)
 
     what = "not started" if is_late else "ended"
-    assert with_play(play, "elect", path, "--", "x") == (
-        4,
-        "",
-        f"zklock: the leadership of {path} is lost: {NOT_CONFIRMED}; the command was {what}; waiting to lead again\n",
-    )
+    error = f"{NOT_CONFIRMED}; the command was {what}; waiting to lead again"
+    lost = f"zklock: the leadership of {path} is lost: {error}\n"
+    assert with_play(play, "elect", path, "--", "x") == (4, "", lost)
     assert len(set(nodes)) == 2
     assert tickets(hosts, path) == []
 
@@ -438,15 +444,12 @@ def test_a_leader_that_is_to_end_leads_no_second_time(why: str, with_play: WithP
         if why != "--once":
             os.kill(os.getpid(), signal.Signals[why])
             assert played.order() == {"signal": signal.Signals[why]}
-        played.end(0, early=True)
+        played.ended(0, early=True)
         assert played.order() is None
 
     options = [why] if why == "--once" else []
-    assert with_play(play, "elect", path, *options, "--", "x") == (
-        123,
-        "",
-        f"zklock: the leadership of {path} is lost: {NOT_CONFIRMED}; the command was ended\n",
-    )
+    error = f"zklock: the leadership of {path} is lost: {NOT_CONFIRMED}; the command was ended\n"
+    assert with_play(play, "elect", path, *options, "--", "x") == (123, "", error)
     assert tickets(hosts, path) == []
 
 
@@ -457,9 +460,9 @@ def test_a_leader_that_got_sighup_leads_again(with_play: WithPlay, path: str) ->
         played.ordered_to_run()
         os.kill(os.getpid(), signal.SIGHUP)
         assert played.order() == {"signal": signal.SIGHUP}
-        played.end(0, early=True)
+        played.ended(0, early=True)
         played.ordered_to_run()
-        played.end(0, early=False)
+        played.ended(0)
 
     assert with_play(play, "elect", path, "--", "x")[0] == 0
 
@@ -470,13 +473,13 @@ def test_a_command_ended_by_a_signal_has_its_status(verb: str, with_play: WithPl
         played.ordered_to_run()
         os.kill(os.getpid(), signal.SIGTERM)
         assert played.order() == {"signal": signal.SIGTERM}
-        played.end(-signal.SIGTERM, early=False)
+        played.ended(-signal.SIGTERM)
 
     assert with_play(play, verb, path, "--", "x") == (128 + signal.SIGTERM, "", "")
 
 
 @pytest.mark.parametrize("verb", ["run", "elect"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", supervisor.FORWARDED)
 def test_a_signal_ends_the_wait(verb: str, number: signal.Signals, with_play: WithPlay, hosts: str, path: str) -> None:
     with Portal() as portal, portal.enter(zkwire.connect(hosts)) as zk, portal.enter(Lock(zk, path)):
 
@@ -488,6 +491,29 @@ def test_a_signal_ends_the_wait(verb: str, number: signal.Signals, with_play: Wi
 
         assert with_play(play, verb, path, "--", "x") == (128 + number, "", "")
         assert len(tickets(hosts, path)) == 1
+
+
+@pytest.mark.parametrize(("numbers", "has_stop"), [("HUP INT", True), ("TERM HUP", True), ("HUP", False)])
+async def test_the_first_signal_counts_and_one_that_was_ignored_stays_ignored(numbers: str, has_stop: bool) -> None:
+    signals = running.Signals()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signals.install()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    signal.signal(signal.SIGHUP, before)
+    sent = [signal.Signals[f"SIG{name}"] for name in numbers.split()]
+
+    async def main_task() -> None:
+        signals.install()
+        for number in sent:
+            signal.raise_signal(number)
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(main_task())
+    await asyncio.wait([task])
+    for number in supervisor.FORWARDED:
+        asyncio.get_running_loop().remove_signal_handler(number)
+    assert task.cancelled()
+    assert (signals.first, signals.has_stop) == (sent[0], has_stop)
 
 
 @pytest.mark.parametrize(
@@ -508,7 +534,7 @@ def test_a_lock_that_is_held_by_another_client(
 
     def play(played: Played) -> None:
         played.ordered_to_run()
-        played.end(0, early=False)
+        played.ended(0)
 
     when_free = () if how == ("--within", "0.05") else how  # a machine may pause
     assert with_play(play, "run", path, *when_free, "--", "x") == (0, "", "")
@@ -519,18 +545,14 @@ def test_a_lock_that_is_held_by_another_client(
 def test_what_others_see_of_a_holder(verb: str, data: str | None, with_play: WithPlay, hosts: str, path: str) -> None:
     """Its data may be any bytes, as arguments may."""
 
-    async def looked(node: str) -> zkwire.Node:
-        async with zkwire.connect(hosts) as zk:
-            return await zk.get(node)
-
     def play(played: Played) -> None:
-        env = played.variables()
-        found, stat = asyncio.run(looked(env["ZKLOCK_NODE"]))
+        env = played.ordered_to_run()["env"]
+        found, stat = with_client(hosts, lambda zk: zk.get(env["ZKLOCK_NODE"]))
         assert found == (f"{socket.gethostname()} {os.getpid()} x.sh".encode() if data is None else b"nightly, \xff")
         assert env["ZKLOCK_PATH"] == path
         assert int(env["ZKLOCK_TOKEN"]) == stat.czxid
         assert int(env["ZKLOCK_SESSION"], 16) == stat.ephemeral_owner
-        played.end(0, early=False)
+        played.ended(0)
 
     given = [] if data is None else ["--data", data]
     assert with_play(play, verb, path, *given, "--", "/bin/x.sh", "--secret") == (0, "", "")

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,7 +47,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return signals
 
 
-def _look_at(group: supervisor.Group, now: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def _look_at(group: supervisor.ProcessGroup, now: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "now", lambda: now)
     group.look()
 
@@ -69,7 +70,7 @@ def test_a_group_is_killed_before_another_client_can_own_the_lock(
     sent: list[tuple[int, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    group = supervisor.Group(7, 100.0, grace)
+    group = supervisor.ProcessGroup(7, 100.0, grace)
     for now, signals in sent_by.items():
         _look_at(group, now, monkeypatch)
         assert (sent, group.is_early) == (signals, bool(signals))
@@ -78,7 +79,7 @@ def test_a_group_is_killed_before_another_client_can_own_the_lock(
 def test_a_group_gets_its_whole_grace_when_the_lock_is_lost_long_before(
     sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = supervisor.Group(7, 100.0, 2.0)
+    group = supervisor.ProcessGroup(7, 100.0, 2.0)
     monkeypatch.setattr(kernel, "now", lambda: 50.0)
     group.end()
     assert (sent, group.is_early) == (TO_END, True)
@@ -93,7 +94,7 @@ def test_a_group_gets_its_whole_grace_when_the_lock_is_lost_long_before(
 def test_what_a_command_has_left_running_is_ended_and_that_is_not_early(
     sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    group = supervisor.Group(7, 100.0, 2.0, status=0)
+    group = supervisor.ProcessGroup(7, 100.0, 2.0, status=0)
     for now, signals in (10.0, TO_END), (11.9, TO_END), (12.0, TO_END + TO_KILL):
         _look_at(group, now, monkeypatch)
         assert (sent, group.is_early) == (signals, False)
@@ -103,7 +104,7 @@ def test_a_supervisor_sleeps_until_there_is_something_to_do_and_a_second_at_most
     sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time during which a machine was suspended does not count in a sleep."""
-    group = supervisor.Group(7, 100.0, 2.0)
+    group = supervisor.ProcessGroup(7, 100.0, 2.0)
     sleeps = []
     for now in (0.0, 97.25, 98.0, 99.0):
         monkeypatch.setattr(kernel, "now", lambda now=now: now)
@@ -116,7 +117,8 @@ def test_a_supervisor_sleeps_until_there_is_something_to_do_and_a_second_at_most
 class Holder:
     """A supervisor and the socket for its orders, as the process that holds the lock has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self._begun = folder / "begun"
         self.orders, self._pid = supervisor.start()
         self.orders.settimeout(30)
         self._reading = self.orders.makefile("rb")
@@ -142,116 +144,132 @@ class Holder:
         found: dict[str, Any] = json.loads(self._reading.readline())
         return found
 
-    def run(self, script: str, *, left: float = 600.0, grace: float = 2.0) -> int:
+    def run(self, script: str, *, grace: float = 2.0) -> int:
         """Order a script; return the id of its process group."""
-        self.order(**_order(["sh", "-c", script], left=left, grace=grace))
+        self.order(**_order(["sh", "-c", script], left=600.0, grace=grace))
         group: int = self.answer()["group"]
         return group
 
+    def begin(self, action: str, name: str, *, grace: float = 2.0) -> int:
+        """Order a script that runs on, and does `action` at the signal `name`; wait until it runs; return its group."""
+        group = self.run(f"trap '{action}' {name}; echo > {self._begun}; while :; do sleep 0.01; done", grace=grace)
+        end = time.monotonic() + 30
+        while not (self._begun.exists() and self._begun.read_text()):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return group
 
-def readable(path: Path) -> str:
-    """Wait until the file has a whole line; return it."""
-    end = time.monotonic() + 30
-    while not (path.exists() and path.read_text().endswith("\n")):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return path.read_text().strip()
+
+@pytest.fixture
+def holder(tmp_path: Path) -> Iterator[Holder]:
+    with Holder(tmp_path) as made:
+        yield made
 
 
 @pytest.mark.parametrize(("script", "status"), [("exit 3", 3), ("true", 0), ("kill -KILL $$", -signal.SIGKILL)])
-def test_the_status_of_a_command_is_answered_and_the_next_one_can_run(script: str, status: int) -> None:
-    with Holder() as holder:
-        for _ in range(2):
-            group = holder.run(script)
-            assert holder.answer() == {"status": status, "early": False}
-            assert not kernel.group_is_alive(group)
+def test_the_status_of_a_command_is_answered_and_the_next_one_can_run(script: str, status: int, holder: Holder) -> None:
+    for _ in range(2):
+        group = holder.run(script)
+        assert holder.answer() == {"status": status, "early": False}
+        assert not kernel.group_is_alive(group)
 
 
-def test_a_command_that_cannot_be_run_is_answered_with_the_reason() -> None:
-    with Holder() as holder:
-        holder.order(**_order(["/none/such"], left=60, grace=2))
-        answer = holder.answer()
-        assert answer["errno"] == errno.ENOENT
-        assert "No such file" in answer["text"]
-        holder.run("exit 0")
-        assert holder.answer() == {"status": 0, "early": False}
+def test_a_command_that_cannot_be_run_is_answered_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
 
+    def pipe() -> tuple[int, int]:
+        made.append(True)
+        if len(made) == 1:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return made_by_os()
 
-def test_signals_are_passed_on_and_orders_without_a_command_do_nothing(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    with Holder() as holder:
-        for order in ({"signal": signal.SIGUSR1}, {"until": 0.0}, {"end": True}):
-            holder.order(**order)
-        holder.run(f"trap 'exit 7' USR1; echo x > {begun}; while :; do sleep 0.01; done")
-        readable(begun)
-        holder.order(signal=signal.SIGUSR1)
-        assert holder.answer() == {"status": 7, "early": False}
-
-
-def test_a_stopped_command_gets_a_signal_too(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    with Holder() as holder:
-        group = holder.run(f"trap 'exit 7' USR1; echo x > {begun}; while :; do sleep 0.01; done")
-        readable(begun)
-        os.killpg(group, signal.SIGSTOP)
-        holder.order(signal=signal.SIGUSR1)
-        assert holder.answer()["status"] == 7
+    made_by_os = os.pipe
+    monkeypatch.setattr(os, "pipe", pipe)
+    with Holder(tmp_path) as holder:
+        for name, number, text in [
+            ("true", errno.EMFILE, "Too many open files"),
+            ("no\0name", None, "embedded null byte"),
+            ("/none/such", errno.ENOENT, "No such file or directory"),
+        ]:
+            holder.order(**_order([name], left=60, grace=2))
+            assert holder.answer() == {"errno": number, "text": text}
+        holder.run("exit 3")
+        assert holder.answer() == {"status": 3, "early": False}
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_a_command_that_is_to_end_gets_sigterm_and_its_end_counts_as_early(tmp_path: Path, is_stopped: bool) -> None:
-    begun = tmp_path / "begun"
-    with Holder() as holder:
-        group = holder.run(f"trap 'exit 8' TERM; echo x > {begun}; while :; do sleep 0.01; done", grace=60)
-        readable(begun)
-        if is_stopped:
-            os.killpg(group, signal.SIGSTOP)
-        holder.order(end=True)
-        assert holder.answer() == {"status": 8, "early": True}
+def test_signals_are_passed_on_and_orders_without_a_command_do_nothing(holder: Holder, is_stopped: bool) -> None:
+    for order in ({"signal": signal.SIGUSR1}, {"until": 0.0}, {"end": True}):
+        holder.order(**order)
+    group = holder.begin("exit 7", "USR1")
+    if is_stopped:
+        os.killpg(group, signal.SIGSTOP)
+    holder.order(signal=signal.SIGUSR1)
+    assert holder.answer() == {"status": 7, "early": False}
 
 
-def test_what_a_command_leaves_running_ends_with_it() -> None:
-    with Holder() as holder:
-        group = holder.run("sleep 1000 & exit 0", grace=60)
-        assert holder.answer() == {"status": 0, "early": False}
-        assert not kernel.group_is_alive(group)
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_command_that_is_to_end_gets_sigterm_and_its_end_counts_as_early(holder: Holder, is_stopped: bool) -> None:
+    group = holder.begin("exit 8", "TERM", grace=60)
+    if is_stopped:
+        os.killpg(group, signal.SIGSTOP)
+    holder.order(end=True)
+    assert holder.answer() == {"status": 8, "early": True}
 
 
-def test_a_group_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    with Holder() as holder:
-        holder.run(f"trap '' TERM; echo x > {begun}; while :; do sleep 0.01; done", grace=0.05)
-        readable(begun)
-        holder.order(end=True)
-        assert holder.answer() == {"status": -signal.SIGKILL, "early": True}
+def test_what_a_command_leaves_running_ends_with_it(holder: Holder) -> None:
+    group = holder.run("sleep 1000 & exit 0", grace=60)
+    assert holder.answer() == {"status": 0, "early": False}
+    assert not kernel.group_is_alive(group)
 
 
-def test_a_command_ends_when_the_lock_may_be_lost_and_later_if_that_is_postponed(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    with Holder() as holder:
-        holder.run(f"trap 'exit 9' TERM; echo x > {begun}; while :; do sleep 0.01; done", left=600, grace=1)
-        readable(begun)
-        holder.order(until=kernel.now() + 300)
-        holder.order(until=kernel.now() + 1.01)
-        assert holder.answer() == {"status": 9, "early": True}
+def test_a_group_that_ignores_sigterm_is_killed_after_the_grace(holder: Holder) -> None:
+    holder.begin("", "TERM", grace=0.05)
+    holder.order(end=True)
+    assert holder.answer() == {"status": -signal.SIGKILL, "early": True}
 
 
-def test_a_command_ends_with_its_holder(tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-    with Holder() as holder:
-        group = holder.run(f"trap 'exit 9' TERM; echo x > {begun}; while :; do sleep 0.01; done")
-        readable(begun)
-        holder.leave()
-        assert holder.answer() == {"status": 9, "early": True}
-        assert not kernel.group_is_alive(group)
+def test_a_command_ends_when_the_lock_may_be_lost_and_later_if_that_is_postponed(holder: Holder) -> None:
+    holder.begin("exit 9", "TERM", grace=1)
+    holder.order(until=kernel.now() + 300)
+    holder.order(until=kernel.now() + 1.01)
+    assert holder.answer() == {"status": 9, "early": True}
 
 
-def test_the_supervisor_and_the_command_are_out_of_reach_of_the_terminal(tmp_path: Path) -> None:
-    with Holder() as holder:
-        group = holder.run("sleep 1000")
-        parent = int(Path(f"/proc/{group}/stat").read_bytes().rpartition(b")")[2].split()[1])
-        assert len({os.getsid(0), os.getsid(parent), os.getsid(group)}) == 3
-        assert os.getpgid(group) == group
+def test_a_command_ends_with_its_holder(holder: Holder) -> None:
+    group = holder.begin("exit 9", "TERM")
+    holder.leave()
+    assert holder.answer() == {"status": 9, "early": True}
+    assert not kernel.group_is_alive(group)
+
+
+def test_the_supervisor_and_the_command_are_out_of_reach_of_the_terminal(holder: Holder) -> None:
+    group = holder.run("sleep 1000")
+    parent = int(Path(f"/proc/{group}/stat").read_bytes().rpartition(b")")[2].split()[1])
+    assert len({os.getsid(0), os.getsid(parent), os.getsid(group)}) == 3
+    assert os.getpgid(group) == group
+
+
+def test_orders_come_in_any_pieces_and_a_large_one_is_carried_out(holder: Holder) -> None:
+    """As with a large environment."""
+    order = _order(["sh", "-c", "test ${#LARGE} = 100000"], left=60, grace=2)
+    order["env"]["LARGE"] = "x" * 100_000
+    text = json.dumps(order).encode() + b"\n" + b'{"signal": 0}\n'
+    for at in range(0, len(text), 30_000):
+        holder.orders.sendall(text[at : at + 30_000])
+    assert list(holder.answer()) == ["group"]
+    assert holder.answer() == {"status": 0, "early": False}
+
+
+def test_a_command_keeps_the_files_that_its_holder_was_started_with(tmp_path: Path) -> None:
+    with open(tmp_path / "file", "w") as file:
+        os.set_inheritable(file.fileno(), True)
+        with Holder(tmp_path) as holder:
+            holder.run(f"echo there > /proc/self/fd/{file.fileno()}")
+            assert holder.answer() == {"status": 0, "early": False}
+    assert (tmp_path / "file").read_text() == "there\n"
 
 
 @pytest.mark.parametrize("ignored", [[], [signal.SIGHUP], [signal.SIGINT, signal.SIGTERM]])
@@ -263,7 +281,7 @@ def test_a_command_ignores_what_its_holder_was_started_to_ignore_and_nothing_els
     for each in supervisor.FORWARDED:
         signal.signal(each, signal.SIG_IGN if each in ignored else signal.SIG_DFL)
     try:
-        holder = Holder()
+        holder = Holder(tmp_path)
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
@@ -273,38 +291,3 @@ def test_a_command_ignores_what_its_holder_was_started_to_ignore_and_nothing_els
         assert holder.answer() == {"status": 0, "early": False}
     mask = int(found.read_text().split()[1], 16)
     assert {number for number in signal.valid_signals() if mask >> (number - 1) & 1} == set(ignored)
-
-
-def test_a_command_that_cannot_be_started_is_answered_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []
-
-    def pipe() -> tuple[int, int]:
-        made.append(True)
-        if len(made) == 1:
-            raise OSError(errno.EMFILE, "Too many open files")
-        return made_by_os()
-
-    made_by_os = os.pipe
-    monkeypatch.setattr(os, "pipe", pipe)
-    with Holder() as holder:
-        holder.order(**_order(["true"], left=60, grace=2))
-        assert holder.answer() == {"errno": errno.EMFILE, "text": "Too many open files"}
-        holder.order(**_order(["no\0name"], left=60, grace=2))
-        answer = holder.answer()
-        assert answer.pop("errno") is None
-        assert "null" in answer.pop("text")
-        assert not answer
-        holder.run("exit 3")
-        assert holder.answer() == {"status": 3, "early": False}
-
-
-def test_orders_come_in_any_pieces_and_a_large_one_is_carried_out(tmp_path: Path) -> None:
-    """As with a large environment."""
-    with Holder() as holder:
-        order = _order(["sh", "-c", "test ${#LARGE} = 100000"], left=60, grace=2)
-        order["env"]["LARGE"] = "x" * 100_000
-        text = json.dumps(order).encode() + b"\n" + b'{"signal": 0}\n'
-        for at in range(0, len(text), 30_000):
-            holder.orders.sendall(text[at : at + 30_000])
-        assert list(holder.answer()) == ["group"]
-        assert holder.answer() == {"status": 0, "early": False}

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import zkwire
+from recipes.command.main import parser as zklock_parser
 from zkwire.blocking import Portal
 from zkwire.command import output
 from zkwire.command.main import main, parser
@@ -87,11 +88,9 @@ def test_ls_sorts_and_shows_stats(run: Run, portal: Portal, zk: zkwire.Client) -
     assert [row.split()[3] == "-" for row in rows] == [True, True, False]
     assert f"{zk.session_id:#x}" in rows[2]
     assert run("ls", "-r", "/a") == "/a/x\n/a/y\n/a/z\n"
-    assert [json.loads(line)["path"] for line in run("ls", "-r", "/a", "--json").splitlines()] == [
-        "/a/x",
-        "/a/y",
-        "/a/z",
-    ]
+    listed = run("ls", "-r", "/a", "--json").splitlines()
+    assert [json.loads(line)["path"] for line in listed] == ["/a/x", "/a/y", "/a/z"]
+    assert [line.split()[-1] for line in run("ls", "-lr", "/a").splitlines()] == ["/a/x", "/a/y", "/a/z"]
     assert run("ls", "/a/x") == ""
 
 
@@ -187,12 +186,23 @@ def test_load_keeps_what_is_there_unless_told_to_overwrite(run: Run, monkeypatch
 
 @pytest.mark.parametrize(
     "line",
-    [b"no json", b"[]", b"{}", b'{"path": 1, "data": "", "acl": []}', b'{"path": "/a", "base64": "?", "acl": []}'],
+    [
+        b"no json",
+        b"[]",
+        b"{}",
+        b'{"path": 1, "data": "", "acl": []}',
+        b'{"path": "/a", "data": 1, "acl": []}',
+        b'{"path": "/a", "base64": "?", "acl": []}',
+        b'{"path": "/a//b", "data": "", "acl": []}',
+        b'{"path": "\xff", "data": ""}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
 )
-def test_a_line_that_is_no_node_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
+def test_a_line_that_is_not_a_node_is_named(run: Run, monkeypatch: pytest.MonkeyPatch, line: bytes) -> None:
     good = b'{"path": "/ok", "data": "", "acl": ["world:anyone:cdrwa"]}\n'
     _feed(monkeypatch, good + line + b"\n")
-    assert "line 2 is no node of a dump" in run("load", "/", status=1)
+    assert "line 2 is not a node of a dump" in run("load", "/", status=1)
     assert run("ls", "/") == "zookeeper\n"  # nothing was created
 
 
@@ -244,19 +254,11 @@ def test_bad_input_is_a_line_and_a_status(run: Run, arguments: list[str], messag
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        [],
-        ["nonsense"],
-        ["ls", "--auth", "nocolon"],
-        ["ls", "--within", "0"],
-        ["ls", "--within", "soon"],
-        ["tree", "--depth", "0"],
-        ["watch", "/", "-n", "0"],
-    ],
+    ["", "nonsense", "ls --auth nocolon", "ls --within 0", "ls --within soon", "tree --depth 0", "watch / -n 0"],
 )
-def test_misuse_prints_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_misuse_prints_the_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(arguments)
+        main(arguments.split())
     assert ended.value.code == 2
     assert "usage: zkwire" in capsys.readouterr().err
 
@@ -308,13 +310,12 @@ def test_a_time_beyond_the_calendar_is_printed_as_a_number() -> None:
     assert output.moment(0) == "1970-01-01 00:00:00.000+00:00"
 
 
-def test_the_page_names_every_command_and_option() -> None:
-    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
-    top = parser()
-    commands: dict[str, argparse.ArgumentParser] = next(
-        action.choices for action in top._actions if isinstance(action, argparse._SubParsersAction)
-    )
-    assert [name for name in commands if f"`zkwire {name}" not in page] == []
+@pytest.mark.parametrize(("program", "top"), [("zkwire", parser()), ("zklock", zklock_parser())])
+def test_the_pages_name_every_command_and_option(program: str, top: argparse.ArgumentParser) -> None:
+    pages = [ROOT / "docs" / name for name in ("command.md", "zklock.md")]
+    page = "".join(each.read_text(encoding="utf-8") for each in pages if each.exists())
+    commands: dict[str, Any] = next(action.choices for action in top._actions if isinstance(action.choices, dict))
+    assert [name for name in commands if f"`{program} {name}" not in page] == []
     options = {option for command in commands.values() for option in command._option_string_actions}
-    hidden = {"-h", "--help", "--long", "--recursive", "--number", "--parents", "--sequential", "--session-timeout"}
+    hidden = {"-h", "--help", "--long", "--recursive", "--number", "--parents", "--sequential"}
     assert {option for option in options - hidden if option not in page} == set()

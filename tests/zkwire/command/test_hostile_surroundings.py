@@ -85,19 +85,6 @@ def test_a_dump_is_read_as_utf8_whatever_the_encoding_of_text(
     assert portal.call(zk.get, "/x").data == "é".encode()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"\xff\xfe", b"[" * 100_000, b'{"path": "/a//b", "data": "", "acl": []}', b'{"path": "\xff", "data": ""}'],
-    ids=["no text", "deep", "bad path", "no text in a string"],
-)
-def test_a_line_that_cannot_be_read_is_named(
-    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: bytes
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line + b"\n")))
-    assert main(["load", "/"]) == 1
-    assert "line 1 is no node of a dump" in capsys.readouterr().err
-
-
 def test_data_is_read_before_the_session_begins(
     portal: Portal, zk: zkwire.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
