@@ -95,7 +95,10 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
     def show(pid: int, state: str, group: int, threads: int = 1) -> None:
         (tmp_path / str(pid)).mkdir()
         rest = " ".join(map(str, [99, group, *range(101, 115), threads, 116, 117]))
-        (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) (b c) {state} {rest}\n")
+        if state == "gone":
+            (tmp_path / str(pid) / "stat").mkdir()  # reading it fails
+        else:
+            (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) (b c) {state} {rest}\n")
 
     return show
 
@@ -112,6 +115,9 @@ US = os.getpgrp()
         ([(1, "Z", US), (2, "S", US)], True),
         ([(1, "Z", US, 2)], True),  # the first thread has ended, another one runs
         ([(1, "Z", US + 1, 2)], False),
+        ([(1, "gone", US), (2, "Z", US)], False),  # the first one has ended meanwhile
+        ([(1, "gone", US), (2, "S", US)], True),
+        ([(1, "gone", US)], True),
         ([], True),  # it is not mounted, so there is no more to be known
     ],
 )
@@ -121,16 +127,6 @@ def test_what_the_kernel_shows_of_a_group(
     for process in processes:
         proc(*process)
     assert kernel.group_is_alive(US) is is_alive
-
-
-@pytest.mark.parametrize("others", [[], [(2, "S", US)], [(2, "Z", US)]])
-def test_a_process_that_ends_while_it_is_looked_at_is_left_out(
-    others: list[tuple[int, str, int]], proc: Callable[..., None], tmp_path: Path
-) -> None:
-    (tmp_path / "1" / "stat").mkdir(parents=True)  # reading it fails
-    for process in others:
-        proc(*process)
-    assert kernel.group_is_alive(US) is (others != [(2, "Z", US)])
 
 
 def test_a_group_of_another_user_runs_and_where_nothing_more_is_shown_every_group_does(

@@ -11,8 +11,8 @@ import pytest
 
 import zkwire
 from recipes import Lock
-from tests.support.recipes import line, until, until_line
-from tests.support.zklock import Process, children, ended, is_running, start, zklock
+from tests.support.recipes import until, until_line
+from tests.support.zklock import children, ended, is_running, start, zklock
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(180)
@@ -97,42 +97,7 @@ async def _holder_and_waiters(zookeeper: RealServer, path: str) -> tuple[int, li
     return pid, others
 
 
-async def test_others_in_its_group_are_ended_before_the_lock_is_given_back(
-    zookeeper: RealServer, path: str, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    leaves_one = f"sh -c '{STUBBORN}' & until test -s \"$LOG\"; do sleep 0.01; done; echo left"
-    async with start(
-        zookeeper.hosts, "run", path, "--grace", "0.3", "--", "sh", "-c", leaves_one, variables={"LOG": str(log)}
-    ) as leaving:
-        begun = await _until_begun(log)
-        async with zkwire.connect(zookeeper.hosts) as zk, Lock(zk, path):
-            assert not is_running(begun)
-        assert await ended(leaving) == (0, "left\n", "")
-
-
 # -- the loss of the lock --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("command", "grace"), [(BEATS, "2"), (STUBBORN, "0.2")], ids=["obedient", "stubborn"])
-async def test_a_lost_lock_ends_the_command(
-    zookeeper: RealServer, path: str, tmp_path: Path, command: str, grace: str
-) -> None:
-    log = tmp_path / "log"
-    run = ("run", path, "--grace", grace, "--", "sh", "-c", command)
-    async with (
-        zkwire.connect(zookeeper.hosts) as zk,
-        start(zookeeper.hosts, *run, variables={"LOG": str(log)}) as running,
-    ):
-        begun = await _until_begun(log)
-        (ticket,) = await line(zk, path)
-        await zk.delete(f"{path}/{ticket}")
-        status, _, error = await ended(running)
-        assert (status, error) == (
-            123,
-            f"zklock: the lock {path} is lost: another client has deleted it; the command was ended\n",
-        )
-        assert not is_running(begun)
 
 
 async def test_a_command_ends_while_no_server_can_be_reached(zookeeper_own: RealServer, tmp_path: Path) -> None:
@@ -182,47 +147,6 @@ async def test_the_kernel_kills_the_command_when_all_others_are_killed_at_once(
         await until(lambda: not is_running(begun))
 
 
-# -- signals --------------------------------------------------------------------------------------------------------
-
-
-async def test_signals_go_to_the_command(zookeeper: RealServer, path: str, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    command = f'trap "exit 5" TERM; {BEATS}'
-    async with (
-        zkwire.connect(zookeeper.hosts) as zk,
-        start(zookeeper.hosts, "run", path, "--", "sh", "-c", command, variables={"LOG": str(log)}) as trapping,
-    ):
-        await _until_begun(log)
-        trapping.send_signal(signal.SIGTERM)
-        status, out, err = await ended(trapping)
-        assert (status, out) == (5, "")
-        assert err in ("", "Terminated\n")  # the shell's word for the end of its `sleep`, if there was one
-        assert await line(zk, path) == []
-        async with start(zookeeper.hosts, "run", path, "--", "sleep", "1000") as plain:
-            await until_line(zk, path, 1, limit=60)
-            await until(lambda: len(children(plain.pid)) == 1 and len(children(children(plain.pid)[0])) == 1)
-            plain.send_signal(signal.SIGTERM)
-            assert await ended(plain) == (128 + signal.SIGTERM, "", "")
-        assert await line(zk, path) == []
-
-
-async def test_a_signal_that_was_ignored_at_the_start_stays_ignored(
-    zookeeper: RealServer, path: str, tmp_path: Path
-) -> None:
-    """As with nohup."""
-    log = tmp_path / "log"
-    async with start(
-        zookeeper.hosts, "run", path, "--", "sh", "-c", BEATS, variables={"LOG": str(log)}, before='trap "" HUP'
-    ) as running:
-        begun = await _until_begun(log)
-        running.send_signal(signal.SIGHUP)
-        os.kill(begun, signal.SIGHUP)
-        beats = len(_lines(log))
-        await until(lambda: len(_lines(log)) > beats + 3)
-        running.send_signal(signal.SIGTERM)
-        assert (await ended(running))[0] == 128 + signal.SIGTERM
-
-
 async def test_the_status_is_that_of_the_command_where_the_ends_of_children_are_ignored(
     zookeeper: RealServer, path: str
 ) -> None:
@@ -244,34 +168,3 @@ async def test_the_command_gets_its_arguments_input_and_the_token(zookeeper: Rea
         assert (status, rest, err) == (0, "a b\nin", "oops\n")
         tokens.append(int(token))
     assert tokens[0] < tokens[1]
-
-
-async def test_a_command_that_cannot_be_started_for_want_of_descriptors(zookeeper: RealServer, path: str) -> None:
-    async with start(zookeeper.hosts, "run", path, "--", "true", before="ulimit -n 8") as running:
-        assert await ended(running) == (126, "", "zklock: true: Too many open files\n")
-
-
-# -- elections ------------------------------------------------------------------------------------------------------
-
-
-async def _lose_leadership(zookeeper: RealServer, path: str, leading: Process, log: Path, count: int) -> None:
-    await _until_begun(log, count)
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        (ticket,) = await line(zk, path)
-        assert (await zk.get(f"{path}/{ticket}")).data.decode().split()[1:] == [str(leading.pid), "sh"]
-        await zk.delete(f"{path}/{ticket}")
-
-
-async def test_a_leader_that_loses_its_leadership_ends_its_command_and_waits_again(
-    zookeeper: RealServer, path: str, tmp_path: Path
-) -> None:
-    log = tmp_path / "log"
-    command = f'if test -e "$LOG"; then echo again; exit 4; fi; {BEATS}'
-    async with start(zookeeper.hosts, "elect", path, "--", "sh", "-c", command, variables={"LOG": str(log)}) as leading:
-        await _lose_leadership(zookeeper, path, leading, log, 1)
-        status, out, err = await ended(leading)
-        assert (status, out) == (4, "again\n")
-        assert err == (
-            f"zklock: the leadership of {path} is lost: another client has deleted it; the command was ended;"
-            " waiting to lead again\n"
-        )
