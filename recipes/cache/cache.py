@@ -7,16 +7,18 @@ have been missed.  What to read, and what has changed, is decided in mirror.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from copy import copy
+from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 from weakref import WeakSet
 
 from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
 from recipes.common.arguments import checked_within
-from recipes.common.waiting import bounded
-from recipes.line.refusals import any_transient, is_transient, pause
+from recipes.common.retrying import until_answered
+from recipes.common.waiting import Bound, bounded
 from zkwire import (
     Client,
     EventStream,
@@ -91,7 +93,7 @@ class ChangeStream:
             path, after = change.path, change.after
             seen = self._pending.get(path, change.before)
             if after is None:
-                # A deletion moves to the end, behind the deletions of the nodes below, which come first in `changes`.
+                # A deletion moves to the end, after the deletions of the nodes below, which come first in `changes`.
                 self._pending.pop(path, None)
             if differs(seen, after):
                 self._pending[path] = seen
@@ -100,7 +102,7 @@ class ChangeStream:
         self._wake()
 
     def end(self, error: BaseException | None) -> None:
-        """End the iteration behind the pending changes, with `error` if it is not None; called by the cache."""
+        """End the iteration after the pending changes, with `error` if it is not None; called by the cache."""
         self._is_closed = True
         self._error = error
         self._wake()
@@ -113,25 +115,38 @@ class ChangeStream:
 class Cache:
     """A mirror of a part of the tree, kept up to date by one persistent watch; `async with` waits until it is complete.
 
+    ::
+
         async with Cache(zk, "/config") as cache:                  # everything below /config
             node = cache.get("/config/limits")                     # Node(data, stat) or None, without waiting
             names = cache.children("/config")
             async for change in cache.changes(): ...               # change.type, .path, .before, .after
 
-    Arguments: `path` of the uppermost node, which need not exist; `recursive`, whether everything below it belongs to
-    the mirror, or only its children; `depth`, instead of that, how many levels below it do: 0 for the node alone;
-    `within`, how many seconds entering may take, None for any time; 0 reads the nodes once, however long that takes,
-    and not again when the connection is lost meanwhile.
-    Raises, at once: ValueError, TypeError.  When it is entered: TimeoutError; UnimplementedError from servers before
-    3.6, where `zk.data` and `zk.children` follow a single node; NoAuthError when `path` may not be read; SessionError.
-    Cancellation: of entering, and leaving: no task and no watch stays.
-    Order: the states of each node come in the order of its changes, and never an older one after a newer one.  A node
-    is shown only if its parent is.  Between nodes there is no order: the changes of one transaction may be shown one
-    after the other.
-
     After a reconnect, and in a new session, the cache reads everything again and reports what was missed as changes.
     Until then it answers with what it knows, and `is_current` is false.  Nodes that this client may not read are not
     shown.  `stat.aversion` is that of the last read, because no event reports the change of an ACL.
+
+    Args:
+        path: The uppermost node, which need not exist.
+        recursive: Whether everything below it belongs to the mirror, or only its children.
+        depth: Instead of that, how many levels below it do: 0 for the node alone.
+        within: How many seconds entering may take, None for any time; 0 reads the nodes once, however long that takes,
+            and not again when the connection is lost meanwhile.
+
+    Raises:
+        TimeoutError: on entering, if the cache was not complete in time.
+        UnimplementedError: on entering, by servers before 3.6, where `zk.data` and `zk.children` follow a single node.
+        NoAuthError: on entering, if `path` may not be read.
+        SessionError: on entering, if the session is over.
+        ValueError: at once, as TypeError, for an argument that cannot be right.
+
+    Cancellation:
+        Of entering, and leaving: no task and no watch stays.
+
+    Order:
+        The states of each node come in the order of its changes, and never an older one after a newer one.  A node is
+        shown only if its parent is.  Between nodes there is no order: the changes of one transaction may be shown one
+        after the other.
     """
 
     def __init__(
@@ -157,9 +172,8 @@ class Cache:
         self._nodes_per_request = _NODES_PER_REQUEST
         self._awaits_resync = False  # from the loss of the connection until the watch is set again
         self._session_id = 0  # in which the watch was set last
-        self._work_waiter: asyncio.Future[None] | None = None  # while the reader has nothing to read
+        self._work = asyncio.Event()  # there may be something to read
         self._completed: asyncio.Future[None] | None = None  # done once the mirror was complete
-        self._interrupted: asyncio.Future[None] | None = None  # done once the connection was lost
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -167,14 +181,10 @@ class Cache:
             raise RuntimeError(f"the cache of {self.path} has been entered already: make another one")
         loop = asyncio.get_running_loop()
         self._completed = loop.create_future()
-        self._interrupted = loop.create_future()
-        self._task = loop.create_task(self._run(), name=f"cache of {self.path}")
         try:
             async with bounded(self._within, f"the cache of {self.path} was not complete") as bound:
-                ends = {self._completed, self._task, *([self._interrupted] if bound.is_one_look else [])}
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if not self._completed.done() and not self._task.done():
-                    bound.must_wait()
+                self._task = loop.create_task(self._run(bound), name=f"cache of {self.path}")
+                await asyncio.wait({self._completed, self._task}, return_when=asyncio.FIRST_COMPLETED)
             if self._task.done():
                 await self._task
         except BaseException:
@@ -206,14 +216,16 @@ class Cache:
     def get(self, path: str) -> Node | None:
         """Return the node's data and Stat, None if it is not in the mirror: it does not exist, or lies too deep.
 
-        Raises: ValueError if `path` is neither the cache's node nor below it; TypeError.
+        Raises:
+            ValueError: if `path` is neither the cache's node nor below it.
         """
         return self._mirror.nodes.get(self._checked(path))
 
     def children(self, path: str) -> list[str] | None:
         """Return the names of the node's children, sorted; None if the node or its children are not in the mirror.
 
-        Raises: as `get`.
+        Raises:
+            ValueError: if `path` is neither the cache's node nor below it.
         """
         names = self._mirror.children(self._checked(path))
         return None if names is None else sorted(names)
@@ -224,11 +236,21 @@ class Cache:
         The first change of a node starts from the state that `get` shows at the moment of this call.  A slow reader
         gets several changes of a node as one, always with the last state, and no change if the node is again as the
         reader has seen it.  So a stream never keeps more than a second mirror would.
-        Arguments: `initial`, whether the nodes that exist now are reported first, as created.
-        Raises, from the iteration: SessionExpiredError (only with `renew=False`) and SessionClosedError when the
-        session has ended, behind the last change.  The iteration ends when the cache is left.
-        Cancellation: of the wait for the next change loses none.
-        Order: by the first pending change of each node; a node is created before, and deleted after, those below it.
+
+        Args:
+            initial: Whether the nodes that exist now are reported first, as created.
+
+        Raises:
+            SessionExpiredError: from the iteration, after the last change, if the client does not renew its session.
+            SessionClosedError: from the iteration, after the last change, if the client is closed.
+
+        The iteration ends when the cache is left.
+
+        Cancellation:
+            Of the wait for the next change: loses none.
+
+        Order:
+            By the first pending change of each node; a node is created before, and deleted after, those below it.
         """
         self._check_entered()
         stream = ChangeStream(self, self._mirror.nodes if initial else ())
@@ -239,49 +261,46 @@ class Cache:
 
     # -- following the server -----------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
+    async def _run(self, bound: Bound) -> None:
         """Keep the mirror up to date until cancelled, or until an error that does not pass."""
         async with self._zk.events(self.path, recursive=self._mirror.depth != 0) as events:
             self._session_id = self._zk.session_id
-            await _run_until_one_fails(self._follow_events(events), self._follow_states(), self._read())
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for work in (self._follow_events(events), self._follow_states(bound), self._read()):
+                        tasks.create_task(work)
+            except BaseExceptionGroup as errors:
+                raise errors.exceptions[0] from None
 
     async def _follow_events(self, events: EventStream) -> None:
         while True:
-            try:
-                event = await anext(events)
-            except ServerError as refusal:  # of the watch, in a new session: the next attempt sets it again
-                if not refusal.is_transient:
-                    raise
-                await pause()
-                continue
+            # A refusal is one of the watch, in a new session: the next attempt sets it again.
+            event = await until_answered(self._zk, lambda: anext(events), renews=False)
             if isinstance(event, Resync):
                 self._awaits_resync = False
                 former, self._session_id = self._session_id, self._zk.session_id
                 self._mirror.resync(is_new_session=self._session_id != former)
             else:
                 self._deliver(self._mirror.handle_event(event))
-            self._wake_reader()
+            self._work.set()
 
-    async def _follow_states(self) -> None:
+    async def _follow_states(self, bound: Bound) -> None:
         # After each loss of the connection a Resync comes, some turns of the event loop after the reconnect.  In
         # between the state is CONNECTED again, but the mirror is not current yet.
-        states = self._zk.states()
-        try:
+        async with contextlib.aclosing(self._zk.states()) as states:
             async for state in states:
                 if state not in _CONNECTED:
                     self._awaits_resync = True
-                    if self._interrupted is not None and not self._interrupted.done():
-                        self._interrupted.set_result(None)
-        finally:
-            states.close()
+                    if not self._is_completed:
+                        bound.must_wait()
 
     async def _read(self) -> None:
         while True:
-            if self._mirror.is_complete and not self._awaits_resync:
-                self._set_completed()
+            if self._mirror.is_complete and not self._awaits_resync and self._completed and not self._is_completed:
+                self._completed.set_result(None)
             if self._awaits_resync or not self._mirror.has_questions:
-                self._work_waiter = asyncio.get_running_loop().create_future()
-                await self._work_waiter
+                self._work.clear()
+                await self._work.wait()
             else:
                 await self._read_once()
 
@@ -290,7 +309,8 @@ class Cache:
         size = self._nodes_per_request
         questions = self._mirror.next_questions(size * _REQUESTS_AT_A_TIME)
         batches = [questions[at : at + size] for at in range(0, len(questions), size)]
-        outcomes = await asyncio.gather(*map(self._ask, batches), return_exceptions=True)
+        asks = [until_answered(self._zk, partial(self._ask, batch), renews=False) for batch in batches]
+        outcomes = await asyncio.gather(*asks, return_exceptions=True)
         for batch, outcome in zip(batches, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
                 for question, answer in zip(batch, outcome, strict=True):
@@ -302,12 +322,10 @@ class Cache:
                 self._nodes_per_request = size // 2
             # After the end of a session the next read waits for the Resync, see _follow_states; without renewal the
             # events end instead.
-            elif not isinstance(outcome, SessionExpiredError) and not is_transient(outcome):
+            elif not isinstance(outcome, SessionExpiredError):
                 if isinstance(outcome, ProtocolError):
                     outcome.path, _ = batch[0]  # the only one
                 raise outcome
-        if any_transient(outcomes):
-            await pause()
 
     async def _ask(self, batch: Sequence[Question]) -> list[Answer]:
         reads: list[GetData | GetChildren] = []
@@ -324,26 +342,21 @@ class Cache:
         """Raise `error`, unless it only means that the node at `path` is not part of the mirror."""
         if isinstance(error, NoNodeError):
             return
-        is_completed = self._completed is not None and self._completed.done()
         # A cache that may not even read its own node is probably a mistake: say so when it is entered.
-        if isinstance(error, NoAuthError) and (is_completed or path != self.path):
+        if isinstance(error, NoAuthError) and (self._is_completed or path != self.path):
             return
         raise error
-
-    def _set_completed(self) -> None:
-        if self._completed is not None and not self._completed.done():
-            self._completed.set_result(None)
 
     def _deliver(self, changes: list[CacheChange]) -> None:
         if changes:
             for stream in list(self._streams):
                 stream.deliver(changes)
 
-    def _wake_reader(self) -> None:
-        if self._work_waiter is not None and not self._work_waiter.done():
-            self._work_waiter.set_result(None)
-
     # -- the end ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_completed(self) -> bool:
+        return self._completed is not None and self._completed.done()
 
     @property
     def _is_over(self) -> bool:
@@ -367,7 +380,7 @@ class Cache:
         stream.end(None if task.cancelled() else task.exception())
 
     def _check_entered(self) -> None:
-        if self._completed is None or not self._completed.done():
+        if not self._is_completed:
             raise RuntimeError(f"enter the cache of {self.path} first: async with Cache(...) as cache")
 
     def _checked(self, path: str) -> str:
@@ -376,18 +389,3 @@ class Cache:
         if path != self.path and not path.startswith("/" if self.path == "/" else f"{self.path}/"):
             raise ValueError(f"{path} is not in the cache of {self.path}")
         return path
-
-
-async def _run_until_one_fails(*bodies: Coroutine[Any, Any, None]) -> None:
-    """Run all `bodies` until one fails, and raise its error; the others are cancelled and have ended by then."""
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(body) for body in bodies]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    for error in [task.exception() for task in tasks if not task.cancelled()]:
-        if error is not None:
-            raise error

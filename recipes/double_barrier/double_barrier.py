@@ -1,4 +1,4 @@
-"""A double barrier: its members enter, wait for each other, and leave together.  Who they are is decided in rounds."""
+"""A double barrier: its members enter, wait for each other, and leave together, in rounds."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
-from recipes.common import lost_answers
 from recipes.common.arguments import checked_within
 from recipes.common.notices import Notices
 from recipes.common.parent_acl import warn_if_wider
+from recipes.common.retrying import read, read_synced, until_answered
 from recipes.common.shared_nodes import make_container
-from recipes.common.waiting import LEAVES_WITHIN, Bound, bounded, raise_unless_renewed
+from recipes.common.waiting import LEAVES_WITHIN, Bound, bounded
 from recipes.double_barrier.rounds import Round, count_of, in_order, is_round, members_in, to_wait_for
 from zkwire import (
     ACL,
@@ -22,7 +23,6 @@ from zkwire import (
     READ_ONLY_ACL,
     BadVersionError,
     Client,
-    ConnectionLostError,
     Create,
     GetChildren,
     GetData,
@@ -30,8 +30,6 @@ from zkwire import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
-    SessionExpiredError,
-    Sync,
     TransactionError,
     WatchSet,
     ZooKeeperError,
@@ -47,15 +45,20 @@ READY: Final = "ready"
 class DoubleBarrier:
     """A barrier at which `count` members meet: none enters before all have come, none leaves before all want to leave.
 
+    ::
+
         async with DoubleBarrier(zk, "/jobs/7", 5):      # or: await barrier.enter(within=60.0); ...; await leave()
             ...                                          # all five have entered
 
     The others do not wait for a member that dies or gives up: its node goes with its session. The members that came
     first enter first: surplus members, and members that come back for another round, wait for a later round.
-    Arguments: `path`, the barrier's node, a container, with the node `ready` and the members' ephemeral nodes below it;
-    `count`, at least 1, the same for all members that are at the barrier at one time; `acl`, of every node that is
-    created. Other children of the barrier's node are ignored.
     Each object is one member, for one task at a time.
+
+    Args:
+        path: The barrier's node, a container, with the node `ready` and the members' ephemeral nodes below it.  Other
+            children of it are ignored.
+        count: How many members meet, at least 1, the same for all members that are at the barrier at one time.
+        acl: The ACL of every node that is created.
     """
 
     def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] | None = None) -> None:
@@ -71,7 +74,7 @@ class DoubleBarrier:
         self._fixed_acl = READ_ONLY_ACL if acl is None else acl
         self._asked_acl = acl
         self._ready = join_path(self.path, READY)
-        self._unique: str  # the part of our node's name before its number
+        self._unique = ""  # the part of our node's name before its number; "" until a node is created
         self._own: str | None = None  # the name of our node
         self._session_id: int  # of our node
         self._round: Round | None = None
@@ -103,22 +106,33 @@ class DoubleBarrier:
     async def enter(self, *, within: float | None = None) -> None:
         """Wait until `count` members have come, and return together with them.
 
-        Arguments: `within`, the longest wait in seconds; None waits without limit, 0 enters only as the last member.
-        Raises: TimeoutError; ValueError when the first member at the barrier has another count; RuntimeError when this
-        member has entered and not left; SessionExpiredError, only if the client does not renew its session. Otherwise
-        the member enters again in the next session. If its round is over by then, it waits for the next round, so limit
-        the wait.
-        Cancellation: no node stays. The other members may have entered by then.
-        Requests: create2 and getChildren in one write, exists, getData of our own node and, when all have come, of
-        `ready`. The last member to come sends, after the first write, getData of all members in one write, and multi.
+        After an expired session the member enters again in the next one.  If its round is over by then, it waits for
+        the next round, so limit the wait.
+
+        Args:
+            within: The longest wait in seconds; None waits without limit, 0 enters only as the last member.
+
+        Raises:
+            TimeoutError: if the others did not come in time.
+            ValueError: if the first member at the barrier has another count.
+            RuntimeError: if this member has entered and not left.
+            SessionExpiredError: if the client does not renew its session.
+
+        Cancellation:
+            No node stays.  The other members may have entered by then.
+
+        Requests:
+            create2 and getChildren in one write, exists, getData of our own node and, when all have come, of `ready`.
+            The last member to come sends, after the first write, getData of all members in one write, and multi.
         """
         checked_within(within)
         if self._round is not None or self._is_busy:
             raise RuntimeError(f"this member of {self.path} has entered already: leave it first")
         self._is_busy = True
+        self._unique, self._own = "", None
         try:
             async with bounded(within, f"{self.count} members did not come to {self.path}") as bound:
-                self._round = await self._enter(bound)
+                self._round = await until_answered(self._zk, lambda: self._enter(bound), repeats=True)
         except BaseException:
             self._discard_own()
             raise
@@ -128,12 +142,19 @@ class DoubleBarrier:
     async def leave(self, *, within: float | None = None) -> None:
         """Wait until all members of the round have left or died, and return together with them.
 
-        Arguments: `within`, the longest wait in seconds; None waits without limit, 0 only looks.
-        Raises: TimeoutError, but this member has left all the same, and the others do not wait for it; RuntimeError
-        when it has not entered.
-        Cancellation: this member has left.
-        Requests: getChildren, delete, getData, getChildren; for the first member getChildren and getData for each
-        departure that it waits for, and multi at the end.
+        Args:
+            within: The longest wait in seconds; None waits without limit, 0 only looks.
+
+        Raises:
+            TimeoutError: if the others did not leave in time; this member has left anyway, and they do not wait for it.
+            RuntimeError: if it has not entered.
+
+        Cancellation:
+            This member has left.
+
+        Requests:
+            getChildren, delete, getData, getChildren; for the first member getChildren and getData for each departure
+            that it waits for, and multi at the end.
         """
         checked_within(within)
         entered, self._round = self._round, None
@@ -142,7 +163,7 @@ class DoubleBarrier:
         self._is_busy = True
         try:
             async with bounded(within, f"the other members did not leave {self.path}") as bound:
-                await self._leave(entered, bound)
+                await until_answered(self._zk, lambda: self._leave(entered, bound), repeats=True)
         except BaseException:
             self._discard_own()
             raise
@@ -152,52 +173,49 @@ class DoubleBarrier:
     # -- entering ---------------------------------------------------------------------------------------------------
 
     async def _enter(self, bound: Bound) -> Round:
-        while True:
-            try:
-                names = await self._create_own()
-                if self._asked_acl is not None:
-                    await warn_if_wider(self._zk, self.path, self._asked_acl)
-                entered = await self._wait_for_round(names, bound)
-            except SessionExpiredError:
-                raise_unless_renewed(self._zk)
-                entered = await self._round_with_us()
-            if entered is not None:
-                return entered
+        """Enter with nodes of ours, one after the other, until one of them is in a round; return the round."""
+        begun = await self._round_with_us() if self._unique else None
+        while begun is None:
             # Our node is gone, or belongs to an expired session: enter again with another node.
             self._discard_own()
+            names = await self._create_own()
+            if self._asked_acl is not None:
+                await warn_if_wider(self._zk, self.path, self._asked_acl)
+            wait = partial(self._wait_for_round, names, bound)
+            begun = await until_answered(self._zk, wait, repeats=True, renews=False)
+        return begun
 
     async def _round_with_us(self) -> Round | None:
         """Return the round if it has begun with our node, which has gone with its session since; otherwise None."""
         try:
             found = members_in(await self._zk.get(self._ready))
-        except (NoAuthError, NoNodeError, SessionExpiredError):
+        except (NoAuthError, NoNodeError):
             return None
-        self._own = next((name for name in found if name.startswith(self._unique)), None)
-        return found if self._own and is_round(found) else None
+        own = next((name for name in found if name.startswith(self._unique)), None)
+        if own is None or not is_round(found):
+            return None
+        self._own = own
+        return found
 
     async def _create_own(self) -> list[str]:
         """Create our node and list the children, in one round trip; return the names of the children."""
         self._unique = f"{self._zk.unique_id()}-of-{self.count}-"
-        own = Create(join_path(self.path, self._unique), ephemeral=True, sequential=True, acl=self._fixed_acl)
+        path = join_path(self.path, self._unique)
+        own = Create(path, ephemeral=True, sequential=True, acl=self._fixed_acl, recover=True)
         while True:
             created, names = await self._zk.pipeline([own, GetChildren(self.path)])
             if isinstance(created, NoNodeError):
                 await make_container(self._zk, self.path, self._acl)
-            elif isinstance(created, ConnectionLostError):
-                found = await lost_answers.find_created(self._zk, self.path, self._unique, self._list_after_loss)
-                if found is not None:
-                    # The node may belong to a session that has expired since. It is taken all the same, and replaced.
-                    self._own, self._session_id = found.name, found.node.stat.ephemeral_owner
-                    return _listed(found.answers[0])
-            elif isinstance(created, BaseException):
+                continue
+            if isinstance(created, BaseException):
                 raise created
-            else:
-                path, stat = created
-                self._own, self._session_id = path.rpartition("/")[2], stat.ephemeral_owner
-                return _listed(names)
-
-    async def _list_after_loss(self) -> list[Any]:
-        return await lost_answers.read(self._zk, self.path, GetChildren(self.path))
+            path, stat = created
+            self._own, self._session_id = path.rpartition("/")[2], stat.ephemeral_owner
+            if isinstance(names, list) and self._own in names:
+                return names
+            # The list was refused, or a lost connection was followed by a server that has not seen our node yet.
+            await self._zk.sync(self.path)
+            return await self._list()
 
     async def _wait_for_round(self, names: list[str], bound: Bound) -> Round | None:
         """Wait for a round with us in it, and return it; None when our node is gone.
@@ -257,7 +275,7 @@ class DoubleBarrier:
 
     async def _ephemeral(self, names: list[str]) -> list[str]:
         """Return those of `names` that are ephemeral nodes: a persistent one would never leave a round."""
-        nodes = await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names])
+        nodes = await read(self._zk, *(GetData(join_path(self.path, name)) for name in names))
         return [name for name, node in zip(names, nodes, strict=True) if self._is_member(name, node)]
 
     def _is_member(self, name: str, node: Any) -> bool:
@@ -309,11 +327,8 @@ class DoubleBarrier:
             if not isinstance(error.cause, NoNodeError | NodeExistsError):
                 raise
             await self._zk.sync(self.path)  # our server may lag behind the leader, which has refused this
-        except ConnectionLostError:
-            pass  # the caller reads `ready` next, which shows whether it was created
-        else:
-            return True
-        return False
+            return False
+        return True
 
     async def _read_ready(self, watches: WatchSet) -> Round | None:
         """Read the members of the present round, and watch for its end; None if there is no round."""
@@ -331,17 +346,18 @@ class DoubleBarrier:
         own = self._own
         assert own is not None
         while True:
-            try:
-                names = await self._list()
-                present = self._present(entered, names)
-                other = to_wait_for(own, present)
-                if other is not None:
-                    bound.must_wait()
-                    await self._wait_for(other, is_last=own == present[0])
-                elif await self._finish(entered, is_there=own in present, has_ready=READY in names):
-                    return
-            except SessionExpiredError:
-                raise_unless_renewed(self._zk)
+            names = await self._list()
+            present = self._present(entered, names)
+            other = to_wait_for(own, present)
+            if other is not None:
+                bound.must_wait()
+                await self._wait_for(other, is_last=own == present[0])
+            elif own not in present:
+                if READY in names:
+                    await self._end_round(entered)
+                return
+            elif await self._finish(has_ready=READY in names):
+                return
 
     async def _wait_for(self, other: str, *, is_last: bool) -> None:
         """Wait until `other` has left; delete our own node before that, unless we are to be the last."""
@@ -351,20 +367,14 @@ class DoubleBarrier:
             if await self._watch([join_path(self.path, other)], watches):
                 await watches.next()
 
-    async def _finish(self, entered: Round, *, is_there: bool, has_ready: bool) -> bool:
+    async def _finish(self, *, has_ready: bool) -> bool:
         """End the round, in which no other member is left; return whether that is done."""
-        if not is_there:
-            if has_ready:
-                await self._end_round(entered)
-            return True
         transaction = self._zk.transaction()
         transaction.delete(self._own_path)
         if has_ready:
             transaction.delete(self._ready)
         try:
             await transaction.commit()
-        except ConnectionLostError:
-            return False
         except TransactionError as error:
             if isinstance(error.cause, NotEmptyError):
                 await self._clear_ready()
@@ -384,7 +394,7 @@ class DoubleBarrier:
         version of the barrier's node. That version is read before `ready`, so it belongs to the round `ended` or to an
         earlier one, and the check of it fails if another round has begun since.
         """
-        _, node, ready = await self._zk.pipeline([Sync(self.path), GetData(self.path), GetData(self._ready)])
+        node, ready = await read_synced(self._zk, self.path, GetData(self.path), GetData(self._ready))
         if isinstance(node, NoNodeError) or isinstance(ready, NoNodeError):
             return
         for answer in (node, ready):
@@ -402,17 +412,16 @@ class DoubleBarrier:
                 await self._clear_ready()
             elif not isinstance(error.cause, NoNodeError | BadVersionError):
                 raise
-        except ConnectionLostError:
-            pass  # the next member to enter ends the round
 
     async def _clear_ready(self) -> None:
         """Delete the nodes that another client has put below `ready`, and that keep it from being deleted."""
         self._notices.report(self._ready, "has nodes below it, which are deleted")
-        with contextlib.suppress(NoNodeError, ConnectionLostError):
+        with contextlib.suppress(NoNodeError):
             for name in await self._zk.get_children(self._ready):
                 await self._zk.delete_tree(join_path(self._ready, name))
 
     async def _list(self) -> list[str]:
+        """Return the names of the barrier's children, none if it is missing."""
         try:
             return await self._zk.get_children(self.path)
         except NoNodeError:
@@ -420,7 +429,7 @@ class DoubleBarrier:
 
     async def _watch(self, paths: list[str], watches: WatchSet) -> bool:
         """Watch members for their departure; return whether all of them are there."""
-        answers = await self._zk.pipeline([GetData(path, into=watches) for path in paths])
+        answers = await read(self._zk, *(GetData(path, into=watches) for path in paths))
         found = zip(paths, answers, strict=True)
         are_members = [self._is_member(path.rpartition("/")[2], answer) for path, answer in found]
         return all(are_members)
@@ -433,11 +442,3 @@ class DoubleBarrier:
         """Remove our node if we have one, and return the future of its removal."""
         return None if self._own is None else self._zk.discard(self._own_path)
 
-
-def _listed(names: list[str] | BaseException) -> list[str]:
-    """Return the names that getChildren has answered; none if the node is missing."""
-    if isinstance(names, NoNodeError):
-        return []
-    if isinstance(names, BaseException):
-        raise names
-    return names

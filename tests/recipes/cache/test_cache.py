@@ -822,7 +822,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[None]:
     async def pause() -> None:
         made.append(None)
 
-    monkeypatch.setattr("recipes.cache.cache.pause", pause)
+    monkeypatch.setattr("recipes.common.retrying.pause", pause)
     return made
 
 
