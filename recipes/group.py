@@ -12,11 +12,11 @@ from copy import copy
 from types import TracebackType
 from typing import Final, Self, TypeGuard
 
-import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.event_loops import OneLoop
-from recipes.common.keeper import Keeper, checked_data
 from recipes.common.notices import Notices
+from recipes.common.persistent_node import PersistentNode, checked_data
+from recipes.common.retrying import read, until_answered
 from zkwire import (
     ACL,
     Client,
@@ -24,6 +24,7 @@ from zkwire import (
     NoAuthError,
     Node,
     NoNodeError,
+    SessionClosedError,
     SessionState,
     ValueStream,
     WatchEvent,
@@ -43,18 +44,18 @@ class Member:
 
     It outlives its session: its node is put back in the next session, and when another client deletes it.
     It is for the event loop in which it was made; in another one its methods raise RuntimeError.
-    Attributes: `name` and `path`, those of its node.
+
+    Attributes: `name` and `path` of its node.
     """
 
-    def __init__(self, zk: Client, name: str, keeper: Keeper) -> None:
-        self._zk = zk
+    def __init__(self, name: str, node: PersistentNode) -> None:
         self.name = name
-        self.path = keeper.path
-        self._keeper = keeper
+        self.path = node.path
+        self._node = node
         self._one_loop = OneLoop(f"the member {self.path}")
         self._one_loop.check()
         loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[zkwire.ZooKeeperError | None] = loop.create_future()
+        self._over: asyncio.Future[ZooKeeperError | None] = loop.create_future()
         self._is_reported = False  # the error that has ended the membership was raised or returned to the caller
         self._keep_task: asyncio.Task[None] | None = None
         self._timer = loop.call_later(_UNWATCHED, self._start_keeping)
@@ -67,36 +68,48 @@ class Member:
     ) -> None:
         try:
             await self.leave()
-        except zkwire.ZooKeeperError:
+        except ZooKeeperError:
             if kind is None:
                 raise
 
     @property
-    def stands(self) -> bool:
+    def exists(self) -> bool:
         """Whether the member's node exists, as far as this client has heard."""
-        return self._keeper.exists
+        return self._node.exists
 
     async def set(self, data: bytes) -> None:
-        """Replace the member's data; return when the node holds it (request: setData).
+        """Replace the member's data; return when the node holds it.
 
-        While the session is being renewed, this waits until the node is put back. A node is put back with the data that
-        the server has accepted last, so refused data does not end the membership.
-        Raises: RuntimeError when the member has left; the error that has ended the membership, see `lost`; the error
-        with which the server refuses the data.
-        Cancellation: the node may hold the data until it is put back.
+        While the session is being renewed, this waits until the node is put back.  A node is put back with the data
+        that the server has accepted last, so refused data does not end the membership.
+
+        Raises:
+            RuntimeError: if the member has left.
+            ZooKeeperError: if this error has ended the membership, see `lost`, or the server refuses the data with it.
+
+        Cancellation:
+            The node may hold the data until it is put back.
+
+        Requests:
+            setData.
         """
         self._one_loop.check()
         if self._over.done():
             self._is_reported = True
             raise copy(self._over.result()) or RuntimeError(f"the member {self.path} has left")
-        await self._keeper.set(data)
+        await self._node.set(data)
 
     async def leave(self) -> None:
         """Leave the group, and return when the node is known to be gone; a second call does nothing.
 
-        While no server answers, return after one or two seconds all the same, see Lease.release.
-        Raises: the error that has ended the membership, unless `lost` or `set` has reported it or the client is closed.
-        Cancellation: the member leaves all the same.
+        While no server answers, return after one or two seconds anyway, see Lease.release.
+
+        Raises:
+            ZooKeeperError: if this error has ended the membership, unless `lost` or `set` has reported it or the client
+                is closed.
+
+        Cancellation:
+            The member leaves anyway.
         """
         self._one_loop.check()
         self._timer.cancel()
@@ -107,22 +120,25 @@ class Member:
                 keep_task.cancel()
                 await asyncio.wait([keep_task])
         finally:
-            gone = self._keeper.discard()
+            gone = self._node.discard()
             self._end(None)
         if gone is not None:
             await gone
         error = self._over.result()
-        if error is not None and not self._is_reported and not isinstance(error, zkwire.SessionClosedError):
+        if error is not None and not self._is_reported and not isinstance(error, SessionClosedError):
             self._is_reported = True
             raise error
 
-    async def lost(self) -> zkwire.ZooKeeperError | None:
+    async def lost(self) -> ZooKeeperError | None:
         """Wait until the membership has ended; return the error that has ended it, None if the member has left.
 
-        The error is NodeExistsError when another session has taken the name while this one was renewed,
-        SessionExpiredError if the client does not renew its session, SessionClosedError when the client was closed, or
-        another error that keeps the node from being created, such as NoAuthError.
-        Cancellation: leaves nothing behind.
+        Returns:
+            NodeExistsError if another session has taken the name while this one was renewed, SessionExpiredError if the
+            client does not renew its session, SessionClosedError if the client was closed, or another error that keeps
+            the node from being created, such as NoAuthError.
+
+        Cancellation:
+            Leaves nothing behind.
         """
         self._one_loop.check()
         error = await asyncio.shield(self._over)
@@ -134,11 +150,11 @@ class Member:
 
     async def _keep(self) -> None:
         try:
-            await self._keeper.keep()
-        except zkwire.ZooKeeperError as error:
+            await self._node.keep()
+        except ZooKeeperError as error:
             self._end(error)
 
-    def _end(self, error: zkwire.ZooKeeperError | None) -> None:
+    def _end(self, error: ZooKeeperError | None) -> None:
         if not self._over.done():
             self._over.set_result(error)
 
@@ -146,15 +162,18 @@ class Member:
 class Group:
     """A group of members, each with a name and some data.
 
+    ::
+
         group = Group(zk, "/services/web")
         member = await group.join("host-1", b"10.0.0.7:80")
         print(await group.members())                     # {"host-1": b"10.0.0.7:80", ...}
         async for members in group.watch(): ...          # now and after each change
         await member.leave()
 
-    Arguments: `path`, the group's node, created as a container when it is missing; `acl`, of every node that is
-    created, None: all clients may join, and read the members, into whose nodes only their makers may write, if they
-    have an identity.
+    Args:
+        path: The group's node, created as a container when it is missing.
+        acl: The ACL of every node that is created.  None: all clients may join, and read the members, into whose nodes
+            only their makers may write, if they have an identity.
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
@@ -167,36 +186,49 @@ class Group:
     async def join(self, name: str, data: bytes = b"", *, within: float | None = 0.0) -> Member:
         """Join under `name`, and return the membership, which lasts until it leaves or the client is closed.
 
-        Arguments: `name`, the name of the member's node; `data`, which the other members can read; `within`, how many
-        seconds to wait for a member of that name in another session to go, such as that of this process before a
-        restart, or before its session expired; None waits without limit, 0 looks once.
-        Raises: NodeExistsError when the name is taken and `within` is 0; TimeoutError when it is still taken after
-        `within` seconds; ValueError, TypeError.
-        Cancellation: no node stays.
-        Requests: create; after a tenth of a second also getChildren, with a watch, and getData, in one write.
+        Args:
+            name: The name of the member's node.
+            data: What the other members can read.
+            within: How many seconds to wait for a member of that name in another session to go, such as that of this
+                process before a restart, or before its session expired; None waits without limit, 0 looks once.
+
+        Raises:
+            NodeExistsError: if the name is taken and `within` is 0.
+            TimeoutError: if it is still taken after `within` seconds.
+            ValueError: if it is not a name, as TypeError.
+
+        Cancellation:
+            No node stays.
+
+        Requests:
+            create; after a tenth of a second also getChildren, with a watch, and getData, in one write.
         """
         if not isinstance(name, str):
             raise TypeError(f"the name of a member is a str, not {name!r}")
         if "/" in name:
             raise ValueError(f"the name of a member is that of one node, not a path: {name!r}")
         path = validate_path(join_path(self.path, name))
-        keeper = Keeper(self._zk, path, checked_data(data), acl=self._acl, own_sessions=self._own_sessions)
-        await keeper.acquire(within=checked_within(within))
-        return Member(self._zk, name, keeper)
+        node = PersistentNode(self._zk, path, checked_data(data), acl=self._acl, own_sessions=self._own_sessions)
+        await node.acquire(within=checked_within(within))
+        return Member(name, node)
 
     async def members(self) -> dict[str, bytes]:
         """Return the data of all members by their names; a group whose node is missing has no members.
 
         A node that is not ephemeral, or that this client may not read, is not a member; a warning is logged.
-        Order: the answer includes the earlier changes of this client; those of other clients may be missing, unless
-        `zk.sync` was called before.
-        Requests: getChildren, then one getData for each member, all in one write.
+
+        Order:
+            The answer includes the earlier changes of this client; other clients' may be missing, unless `zk.sync` was
+            called before.
+
+        Requests:
+            getChildren, then one getData for each member, all in one write.
         """
         try:
-            names = await self._zk.get_children(self.path)
+            names = await until_answered(self._zk, lambda: self._zk.get_children(self.path))
         except NoNodeError:
             return {}
-        found = await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names])
+        found = await read(self._zk, *(GetData(join_path(self.path, name)) for name in names))
         members = {}
         for name, node in zip(names, found, strict=True):
             if _is_member(node, join_path(self.path, name), self._notices):
@@ -209,9 +241,10 @@ class Group:
 
 
 def _is_member(node: Node | ZooKeeperError, path: str, notices: Notices) -> TypeGuard[Node]:
-    """Return whether the node at `path`, or the error of its read, is that of a member; report a node that is not.
+    """Return whether the node at `path`, or the error of its read, is a member's; report a node that is not.
 
-    Raises: any other error than that the node is gone, because its member has left, or that it may not be read.
+    Raises:
+        ZooKeeperError: if the read has failed otherwise than that the node is gone, or may not be read.
     """
     if isinstance(node, NoNodeError):
         return False
@@ -229,13 +262,21 @@ def _is_member(node: Node | ZooKeeperError, path: str, notices: Notices) -> Type
 class MembersStream(ValueStream[dict[str, bytes]]):
     """The members of a group, now and after each change; made by `Group.watch`.
 
-    Of changes in quick succession some may be left out, but never the last one. The stream goes on after a reconnect,
-    and in a new session after an expiry. A loop may be left by `break`; a stream that is kept in a variable must be
+    Of changes in quick succession some may be left out, but never the last one.  The stream goes on after a reconnect,
+    and in a new session after an expiry.  A loop may be left by `break`; a stream that is kept in a variable must be
     closed, by `close()` or by `async with`.
-    Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError, NoAuthError.
-    Cancellation: removes the watches from the server; the iteration may be continued afterwards.
-    Requests: one getData when a member changes its data; getChildren and getData when a member joins; getChildren when
-    a member leaves.
+
+    Raises:
+        SessionExpiredError: from the iteration, if the client does not renew its session.
+        SessionClosedError: from the iteration, if the client is closed.
+        NoAuthError: from the iteration, if this client may not list the group.
+
+    Cancellation:
+        Removes the watches from the server; the iteration may be continued afterwards.
+
+    Requests:
+        One getData when a member changes its data; getChildren and getData when a member joins; getChildren when a
+        member leaves.
     """
 
     _noun = "members"
@@ -245,7 +286,9 @@ class MembersStream(ValueStream[dict[str, bytes]]):
         self._zk = zk
         self._notices = notices
         self._names: list[str] = []  # of the group's children, as last listed
-        self._known: dict[str, bytes | None] = {}  # the data of those that were read, None for one that is no member
+        self._known: dict[
+            str, bytes | None
+        ] = {}  # the data of those that were read, None for one that is not a member's
         self._unwatched: set[str] = set()  # those of them that may not be read, so that no watch was set
         self._needs_list: bool  # whether the names may have changed; the first look lists them in any case
 
@@ -255,7 +298,7 @@ class MembersStream(ValueStream[dict[str, bytes]]):
             self._needs_list = True
             return
         # Also after a deletion the name stays, and is read again: a list that came meanwhile may be newer than the
-        # event, and show a member that has joined anew under its name.
+        # event, and show a member that has joined again under its name.
         self._known.pop(event.path.rpartition("/")[2], None)
 
     async def _look(self) -> tuple[object, dict[str, bytes]]:

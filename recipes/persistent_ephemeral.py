@@ -1,6 +1,6 @@
 """An ephemeral node that outlives its session: it is put back in the next session, and when it was deleted.
 
-The work is done by a `Keeper`, which also keeps the members of a group.
+The work is done by a `PersistentNode`, as for the members of a group.
 """
 
 from __future__ import annotations
@@ -12,28 +12,42 @@ from typing import Self
 from recipes.common.arguments import checked_within
 from recipes.common.background import BackgroundTask
 from recipes.common.event_loops import OneLoop
-from recipes.common.keeper import Keeper
+from recipes.common.persistent_node import PersistentNode
 from zkwire import ACL, Client, validate_path
 
 
 class PersistentEphemeral:
     """An ephemeral node that exists as long as the `async with` block lasts, whatever happens to the session.
 
+    ::
+
         async with PersistentEphemeral(zk, "/services/web/host-1", b"10.0.0.7:80") as node:
             await node.set(b"10.0.0.7:8080")
 
-    The node is put back in a new session, and when another client deletes it.
-    Arguments: `path`, the node, whose parent is created as a container when it is missing; `data`, the data at first;
-    `acl`, of every node that is created, None: all clients may use the parent, and read the node, into which only this
-    client may write if it has an identity; `within`, how many seconds to wait, on entering, for the node of another
-    session to go, such as that of this process before a restart; None waits without limit, 0 looks once.
-    Raises, on entering: NodeExistsError when the node of another session exists and `within` is 0; TimeoutError when it
-    still exists after `within` seconds. Later, by cancelling the block: NodeExistsError when another session has taken
-    the path; SessionExpiredError if the client does not renew its session; another error that keeps the node from being
-    created, such as NoAuthError.
-    Cancellation: no node stays.
-    One object is for one event loop, the first in which it is entered; in another one its methods raise RuntimeError.
-    Requests: create; then getChildren, with a watch, and getData, in one write; removeWatches and delete at the end.
+    The node is put back in a new session, and when another client deletes it.  If it cannot be put back for good, the
+    block is cancelled, and raises the error.  One object is for one event loop, the first in which it is entered; in
+    another one its methods raise RuntimeError.
+
+    Args:
+        path: The node, whose parent is created as a container when it is missing.
+        data: The data at first.
+        acl: The ACL of every node that is created.  None: all clients may use the parent, and read the node, into which
+            only this client may write if it has an identity.
+        within: How many seconds to wait, on entering, for the node of another session to go, such as that from before a
+            restart of this process; None waits without limit, 0 looks once.
+
+    Raises:
+        NodeExistsError: on entering, if the node of another session exists and `within` is 0; later, if another session
+            has taken the path.
+        TimeoutError: on entering, if it still exists after `within` seconds.
+        SessionExpiredError: if the client does not renew its session.
+        ServerError: if the node cannot be created, such as NoAuthError.
+
+    Cancellation:
+        No node stays.
+
+    Requests:
+        create; then getChildren, with a watch, and getData, in one write; removeWatches and delete at the end.
     """
 
     def __init__(
@@ -46,18 +60,21 @@ class PersistentEphemeral:
         self._acl = acl
         self._within = checked_within(within)
         self._own_sessions: set[int] = set()
-        self._keeper = Keeper(zk, self.path, data, acl=acl, own_sessions=self._own_sessions)
+        self._node = self._new_node(data)
         self._background: BackgroundTask | None = None
         self._one_loop = OneLoop(f"the PersistentEphemeral of {self.path}")
+
+    def _new_node(self, data: bytes) -> PersistentNode:
+        return PersistentNode(self._zk, self.path, data, acl=self._acl, own_sessions=self._own_sessions)
 
     async def __aenter__(self) -> Self:
         self._one_loop.check()
         if self._background is not None:
             raise RuntimeError(f"the node {self.path} is kept already")
-        # Each block has a keeper of its own: tasks that still wait in the block before get its RuntimeError.
-        self._keeper = Keeper(self._zk, self.path, self._keeper.data, acl=self._acl, own_sessions=self._own_sessions)
-        await self._keeper.acquire(within=self._within)
-        self._background = BackgroundTask(self._keeper.keep())
+        # Each block has a node of its own: tasks that still wait in the block before get its RuntimeError.
+        self._node = self._new_node(self._node.data)
+        await self._node.acquire(within=self._within)
+        self._background = BackgroundTask(self._node.keep())
         return self
 
     async def __aexit__(
@@ -70,34 +87,46 @@ class PersistentEphemeral:
         try:
             await background.leave(kind)
         finally:
-            gone = self._keeper.discard()
+            gone = self._node.discard()
             if gone is not None:
                 await gone
 
     @property
-    def stands(self) -> bool:
+    def exists(self) -> bool:
         """Whether the node exists, as far as this client has heard: False from the expiry of the session until the
         node is put back."""
-        return self._keeper.exists
+        return self._node.exists
 
     async def created(self) -> None:
         """Wait until the node exists.
 
-        Raises: the error that prevents the node for good; RuntimeError when the block is left before the node exists.
-        Cancellation: leaves nothing behind.
+        Raises:
+            ServerError: if it prevents the node for good.
+            RuntimeError: if the block is left before the node exists.
+
+        Cancellation:
+            Leaves nothing behind.
         """
         self._check_entered()
-        await self._keeper.created()
+        await self._node.created()
 
     async def set(self, data: bytes) -> None:
-        """Replace the node's data; return when the node holds it (request: setData).
+        """Replace the node's data; return when the node holds it.
 
-        The node is put back with the data that the server has accepted last. So data that it refuses is not kept.
-        Raises: as `created`; the error with which the server refuses the data.
-        Cancellation: the node may hold the data until it is put back.
+        The node is put back with the data that the server has accepted last.  So data that it refuses is not kept.
+
+        Raises:
+            ServerError: if the server refuses the data, or prevents the node for good.
+            RuntimeError: if the block is left before the node holds the data.
+
+        Cancellation:
+            The node may hold the data until it is put back.
+
+        Requests:
+            setData.
         """
         self._check_entered()
-        await self._keeper.set(data)
+        await self._node.set(data)
 
     def _check_entered(self) -> None:
         self._one_loop.check()

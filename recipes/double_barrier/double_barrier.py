@@ -441,4 +441,3 @@ class DoubleBarrier:
     def _discard_own(self) -> asyncio.Future[None] | None:
         """Remove our node if we have one, and return the future of its removal."""
         return None if self._own is None else self._zk.discard(self._own_path)
-

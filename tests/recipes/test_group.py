@@ -30,7 +30,7 @@ async def test_members_join_change_and_leave(zookeeper: RealServer, path: str) -
         group, other = Group(zk, f"{path}/a/b"), Group(zk2, f"{path}/a/b")
         assert await group.members() == {}
         one = await group.join("one", b"1")
-        assert (one.name, one.path, one.stands) == ("one", f"{path}/a/b/one", True)
+        assert (one.name, one.path, one.exists) == ("one", f"{path}/a/b/one", True)
         async with await other.join("two") as two:
             assert await other.members() == {"one": b"1", "two": b""}
             await two.set(b"2")
@@ -186,7 +186,7 @@ async def test_a_membership_ends_when_another_session_takes_the_name() -> None:
         losing = asyncio.create_task(member.lost())
         await take_the_name(stage)
         assert isinstance(await losing, NodeExistsError)
-        assert not member.stands
+        assert not member.exists
         came = [await outcome(member.set(b"")) for _ in range(2)]
         assert isinstance(came[0], NodeExistsError)
         assert isinstance(came[1], NodeExistsError)

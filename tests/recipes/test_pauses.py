@@ -18,7 +18,7 @@ from zkwire import Client, ThrottledError
 pytestmark = pytest.mark.limit(30)
 
 P = "/recipe"
-MODULES = ("recipes.common.retrying", "recipes.common.keeper", "zkwire.session.cleanup")
+MODULES = ("recipes.common.retrying", "recipes.common.persistent_node", "zkwire.session.cleanup")
 
 
 @pytest.fixture(autouse=True)

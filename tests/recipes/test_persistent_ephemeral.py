@@ -27,7 +27,7 @@ async def until_owned(zk: zkwire.Client, path: str, session_id: int) -> None:
 async def test_the_node_exists_while_the_block_lasts(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         async with PersistentEphemeral(zk, f"{path}/a/b", b"1") as node:
-            assert node.stands
+            assert node.exists
             await node.created()
             assert (await zk.get(node.path)).data == b"1"
             await node.set(b"2")
@@ -71,7 +71,7 @@ async def test_the_node_is_put_back_in_a_new_session(zookeeper: RealServer, path
         await until(lambda: zk.session_id not in (0, old))
         await until_owned(other, path, zk.session_id)
         await node.created()
-        assert node.stands
+        assert node.exists
 
 
 async def test_tasks_that_wait_for_the_node_get_an_error_when_the_block_is_left() -> None:
@@ -90,7 +90,7 @@ async def test_tasks_that_wait_for_the_node_get_an_error_when_the_block_is_left(
             assert isinstance(error, RuntimeError)
             assert "/n is no longer kept" in str(error)
         assert came[0] is not came[1]
-        assert not node.stands
+        assert not node.exists
         async with node:  # another block may follow, with the data that was accepted last
             assert (await stage.other.get("/n")).data == b"1"
             await node.created()
@@ -192,7 +192,7 @@ async def test_a_block_that_was_not_entered_cannot_be_left() -> None:
             with pytest.raises(RuntimeError, match="the block of /node is left, but it was not entered"):
                 await node.__aexit__(None, None, None)
             async with node:
-                assert node.stands
+                assert node.exists
 
 
 async def test_an_object_can_be_entered_again_but_not_twice_at_a_time() -> None:

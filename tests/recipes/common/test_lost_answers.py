@@ -149,7 +149,7 @@ async def acquire_and_release(stage: Scene) -> None:
 
 async def keep(stage: Scene) -> None:
     async with PersistentEphemeral(stage.zk, stage.path, b"1") as node:
-        assert node.stands
+        assert node.exists
         assert (await stage.other.get(stage.path)).data == b"1"
     assert await stage.other.exists(stage.path) is None
 

@@ -81,7 +81,7 @@ async def test_another_acl_that_is_refused_is_an_error(make: Make) -> None:
 
 async def test_a_barrier_is_created_although_the_identity_is_none() -> None:
     async with Server() as server, zkwire.connect(server.hosts, auth=[ANN]) as zk:
-        with server.answering("multi", InvalidACLError, path=P, times=1) as refused:
+        with server.answering("create", InvalidACLError, path=P, times=1) as refused:
             await Barrier(zk, P).create()
             assert refused.hits == 1
         assert [entry for entry in (await zk.get_acl(P))[0] if entry.perms & Perms.WRITE] == ALL_WRITE
@@ -90,7 +90,7 @@ async def test_a_barrier_is_created_although_the_identity_is_none() -> None:
 async def test_a_barrier_whose_acl_is_refused_for_another_reason_is_an_error() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         for acl in (None, [ACL(Perms.ALL, "world", "anyone")]):
-            with server.answering("multi", InvalidACLError, path=P) as refused:
+            with server.answering("create", InvalidACLError, path=P) as refused:
                 assert isinstance(await outcome(Barrier(zk, P, acl=acl).create()), InvalidACLError)
                 assert refused.hits == 1
 

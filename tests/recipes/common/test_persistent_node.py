@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes.common.keeper import Keeper, checked_data
+from recipes.common.persistent_node import PersistentNode, checked_data
 from tests.support.client import cancelled, turns
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome, until
@@ -22,14 +22,14 @@ NODE = f"{P}/node"
 NOT_READABLE = [ACL(Perms.ALL & ~Perms.READ, "world", "anyone")]
 
 
-def keeper(zk: Client, data: bytes = b"mine") -> Keeper:
-    return Keeper(zk, NODE, data, acl=None)
+def of(zk: Client, data: bytes = b"mine") -> PersistentNode:
+    return PersistentNode(zk, NODE, data, acl=None, own_sessions=set())
 
 
 @asynccontextmanager
-async def kept(stage: Scene, data: bytes = b"mine") -> AsyncIterator[Keeper]:
+async def kept(stage: Scene, data: bytes = b"mine") -> AsyncIterator[PersistentNode]:
     """A node that exists and is kept, as long as the body lasts."""
-    ours = keeper(stage.zk, data)
+    ours = of(stage.zk, data)
     await ours.acquire()
     keeping = asyncio.create_task(ours.keep())
     try:
@@ -45,7 +45,7 @@ async def kept(stage: Scene, data: bytes = b"mine") -> AsyncIterator[Keeper]:
 async def hint_of(zk: Client, within: float | None = 0) -> str:
     """Return the hint of the refusal to create the node, which exists."""
     with pytest.raises(NodeExistsError) as refused:
-        await keeper(zk).acquire(within=within)
+        await of(zk).acquire(within=within)
     assert refused.value.path == NODE
     return refused.value.hint
 
@@ -71,10 +71,10 @@ async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_tha
         hint = await hint_of(stage.zk)
         assert f"it belongs to another session, {stage.other.session_id % 2**64:#x}" in hint
         assert "wait for it with within=" in hint
-        assert isinstance(await outcome(keeper(stage.zk).acquire()), NodeExistsError)
+        assert isinstance(await outcome(of(stage.zk).acquire()), NodeExistsError)
         with pytest.raises(TimeoutError, match=f"{NODE} was not free within 0.01 s"):
-            await keeper(stage.zk).acquire(within=0.01)
-        ours = keeper(stage.zk)
+            await of(stage.zk).acquire(within=0.01)
+        ours = of(stage.zk)
         with stage.server.delay_replies(0, "getData", path=NODE, session=stage.zk.session_id) as looked:
             waiting = asyncio.create_task(ours.acquire(within=None))
             await looked.until_hit()
@@ -87,7 +87,7 @@ async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_tha
         await until_removed(ours)
 
 
-async def until_removed(ours: Keeper) -> None:
+async def until_removed(ours: PersistentNode) -> None:
     removed = ours.discard()
     assert removed is not None
     await removed
@@ -150,7 +150,7 @@ async def test_keeping_goes_on_after_a_transient_refusal() -> None:
 async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_keeping(missed_by: str) -> None:
     """One of the two does not find it, and a watch of the other one would be on the node of another session."""
     async with scene(P) as stage:
-        ours = keeper(stage.zk)
+        ours = of(stage.zk)
         await ours.acquire()
         with stage.server.answering(missed_by, zkwire.NoNodeError, session=stage.zk.session_id, times=1) as missing:
             keeping = asyncio.create_task(ours.keep())
@@ -164,7 +164,7 @@ async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_
 async def test_a_request_that_is_refused_for_the_moment_is_sent_again_each_tenth_of_a_second() -> None:
     async with a_client() as (server, zk):
         await zk.create(P)
-        ours = keeper(zk)
+        ours = of(zk)
         await ours.acquire()
         server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "getData" else None
         keeping = asyncio.create_task(ours.keep())
@@ -177,7 +177,7 @@ async def test_a_request_that_is_refused_for_the_moment_is_sent_again_each_tenth
 async def test_a_node_whose_session_has_ended_exists_no_more_although_nobody_looks_after_it_yet() -> None:
     async with a_client() as (server, zk):
         await zk.create(P)
-        ours = keeper(zk)
+        ours = of(zk)
         await ours.acquire()
         server.machine.expire(old := zk.session_id, asyncio.get_running_loop().time())
         server.drop()
@@ -189,7 +189,7 @@ async def test_a_node_whose_session_has_ended_exists_no_more_although_nobody_loo
 
 async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -> None:
     async with scene(P) as stage:
-        ours = keeper(stage.zk)
+        ours = of(stage.zk)
         await ours.acquire()
         keeping = asyncio.create_task(ours.keep())
         with stage.server.answering("create", zkwire.NoAuthError, session=stage.zk.session_id):
@@ -204,7 +204,7 @@ async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -
 
 async def test_a_node_that_is_no_longer_kept_cannot_be_used() -> None:
     async with scene(P) as stage:
-        ours = keeper(stage.zk)
+        ours = of(stage.zk)
         await ours.acquire()
         await until_removed(ours)
         assert not ours.exists
@@ -215,27 +215,13 @@ async def test_a_node_that_is_no_longer_kept_cannot_be_used() -> None:
         assert await stage.other.exists(NODE) is None
 
 
-async def test_a_cancelled_search_for_a_created_node_removes_it() -> None:
-    async with scene(P) as stage, no_task_stays():
-        await stage.zk.ensure_path(P)
-        ours = keeper(stage.zk)
-        async with stage.server.hold_replies("getData", path=NODE, session=stage.zk.session_id) as held:
-            with stage.server.drop_after("create", path=NODE, session=stage.zk.session_id):
-                acquiring = asyncio.create_task(ours.acquire())
-                await held.until_hit()
-            acquiring.cancel()
-            assert isinstance(await outcome(acquiring), asyncio.CancelledError)
-            assert await stage.other.exists(NODE) is not None
-        await nothing_stays(stage)
-
-
 async def test_when_a_cancelled_keeping_has_ended_the_node_that_it_was_putting_back_is_gone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also when the connection breaks before the delete."""
-    monkeypatch.setattr("recipes.common.keeper.LEAVES_WITHIN", 3600.0)
+    monkeypatch.setattr("recipes.common.persistent_node.LEAVES_WITHIN", 3600.0)
     async with scene(P) as stage, no_task_stays():
-        ours = keeper(stage.zk)
+        ours = of(stage.zk)
         await ours.acquire()
         keeping = asyncio.create_task(ours.keep())
         await stage.zk.ping()

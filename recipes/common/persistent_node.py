@@ -1,0 +1,290 @@
+"""Keeps one ephemeral node in existence for as long as its owner wants it, whatever happens to the session."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Sequence
+from copy import copy
+from typing import Final, NoReturn
+
+from recipes.common.own_acl import own_acl, was_refused
+from recipes.common.parent_acl import warn_if_wider
+from recipes.common.retrying import until_answered
+from recipes.common.shared_nodes import make_container, wait_for_session
+from recipes.common.waiting import LEAVES_WITHIN, bounded
+from zkwire import (
+    ACL,
+    OPEN_ACL,
+    Client,
+    GetChildren,
+    GetData,
+    InvalidACLError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    WatchSet,
+    ZooKeeperError,
+)
+
+_HINT_NOT_EPHEMERAL: Final = (
+    "it is not an ephemeral node, so no session's end removes it: delete it, or use another name"
+)
+_HINT_SAME_CLIENT: Final = "this client has created it already"
+_HINT_FORMER_SESSION: Final = (
+    "it belongs to a former session of this client, which the server has not ended yet: wait for that with within="
+)
+_HINT_UNREADABLE: Final = "this client may not read it (its ACL), so it cannot wait for it: use another name"
+_HINT_OTHER_SESSION: Final = (
+    "it belongs to another session, {:#x}; if that is this process's session from before a restart, the node goes when"
+    " that session expires: wait for it with within="
+)
+
+
+class PersistentNode:
+    """One ephemeral node of this client, which is put back when it is gone.
+
+    Args:
+        path: The node, whose parent is created as a container when it is missing.
+        data: The data at first.
+        acl: The ACL of every node that is created.  None: all clients may use the parent, and the node has `own_acl`.
+        own_sessions: The ids of this client's sessions that may own such a node: a node of an earlier one is waited for
+            to go, and is not taken for another client's.
+    """
+
+    def __init__(
+        self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL] | None, own_sessions: set[int]
+    ) -> None:
+        self._zk = zk
+        self.path = path
+        self._parent = path.rpartition("/")[0] or "/"
+        self._data = checked_data(data)
+        self._acl = acl
+        self._own_sessions = own_sessions
+        self._tried_in: set[int] = set()  # the sessions in which this object has sent a create
+        self._session_id = 0  # of the node that we have created last, as is its czxid
+        self._czxid = 0
+        self._is_made = False  # we have created the node, and have not heard that it is gone
+        self._set_lock = asyncio.Lock()  # one task at a time is in `set`
+        self._write_lock = asyncio.Lock()  # one write at a time is in flight: a create or a set
+        self._settled = asyncio.Event()  # the node exists, or the keeping has ended with `_error`
+        self._error: BaseException | None = None
+
+    @property
+    def exists(self) -> bool:
+        """Whether the node exists, as far as this client has heard."""
+        return self._error is None and self._may_be_ours
+
+    @property
+    def data(self) -> bytes:
+        """The data that the server has accepted last, with which the node is put back."""
+        return self._data
+
+    async def created(self) -> None:
+        """Return when the node exists.
+
+        Raises:
+            RuntimeError: after `discard`.
+            ZooKeeperError: if the keeping has ended with this error.
+        """
+        if self._error is None:
+            if not self.exists:
+                self._settled.clear()  # it may still be set for a node that is gone
+            await self._settled.wait()
+        if self._error is not None:
+            raise copy(self._error)  # each caller would add its traceback to one object
+
+    async def acquire(self, *, within: float | None = 0.0) -> None:
+        """Create the node; to be called once.
+
+        Args:
+            within: How many seconds to wait for the node of another session, or of a former one of this client, to go;
+                None waits without limit, 0 looks once.
+
+        Raises:
+            NodeExistsError: if `within` is 0 and the node exists.
+            TimeoutError: at the end of the wait.
+
+        Cancellation:
+            No node stays.
+        """
+        # A node that a create of this call has left, in a session that has expired since, is waited for in any case.
+        waits_for = self._tried_in if within == 0 else None
+        async with bounded(within, f"{self.path} was not free"):
+            await self._acquire(waits_for)
+
+    async def keep(self) -> NoReturn:
+        """Put the node back each time that it is gone.
+
+        Raises:
+            NodeExistsError: if another session has taken the path.
+            SessionExpiredError: if no other session follows.
+
+        Cancellation:
+            A node that was being put back is gone when this returns.
+        """
+        try:
+            while True:
+                await until_answered(self._zk, self._wait_until_gone)
+                self._is_made = False
+                await self._acquire(self._own_sessions)
+        except asyncio.CancelledError:
+            if not self._is_made and self._zk.session_id:
+                await self._wait_until_withdrawn()
+            raise
+        except ZooKeeperError as error:
+            self._error = error
+            self._settled.set()
+            raise
+
+    async def set(self, data: bytes) -> None:
+        """Replace the node's data, also for when the node is put back; return when the node holds it.
+
+        The node is put back with the data that the server has accepted last.  So data that it refuses is not kept.
+
+        Raises:
+            RuntimeError: after `discard`.
+            ZooKeeperError: if the keeping has ended with this error, or the server refuses the data with it.
+
+        Cancellation:
+            The node may hold the data until it is put back.
+        """
+        checked_data(data)
+        async with self._set_lock:
+            # No other client writes this node, so it may be written twice.
+            await until_answered(self._zk, lambda: self._set(data), repeats=True)
+
+    def discard(self) -> asyncio.Future[None] | None:
+        """End the keeping: remove the node if it is ours, and return the future of its removal.
+
+        This also works after the keeping has ended with an error: a client that may not read the node may still be
+        allowed to delete it.  Tasks that wait in `created` or `set`, now or later, get a RuntimeError.
+        When the answer to the delete is lost, a node that another client has created since then is left alone.  If
+        another client deletes our node and a third one creates the next, before we have heard of it, that one goes.
+        """
+        may_be_ours, self._is_made = self._may_be_ours, False
+        if self._error is None:
+            self._error = RuntimeError(f"the node {self.path} is no longer kept")
+        self._settled.set()
+        return self._zk.discard(self.path, newest_zxid=self._czxid) if may_be_ours else None
+
+    # -- writing the node -------------------------------------------------------------------------------------------
+
+    async def _acquire(self, waits_for: Collection[int] | None) -> None:
+        """Create the node.
+
+        Args:
+            waits_for: The sessions whose node is waited for to go; None: all sessions.
+
+        Raises:
+            NodeExistsError: if the node belongs to another session.
+        """
+        async with self._write_lock:
+            await until_answered(self._zk, lambda: self._create(waits_for))
+
+    async def _create(self, waits_for: Collection[int] | None) -> None:
+        while True:
+            if self._acl is not None:
+                await warn_if_wider(self._zk, self._parent, self._acl)
+            acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
+            # Whatever the answer is: the server may keep the session, and its node, for longer than this client.
+            session_id = await wait_for_session(self._zk)
+            self._own_sessions.add(session_id)
+            self._tried_in.add(session_id)
+            try:
+                _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, recover=True, acl=acl)
+            except NoNodeError:
+                await make_container(self._zk, self._parent, OPEN_ACL if self._acl is None else self._acl)
+            except InvalidACLError:
+                if not was_refused(self._zk, acl):
+                    raise
+            except NodeExistsError as error:
+                await self._wait_until_free(error, waits_for)
+            else:
+                self._session_id, self._czxid, self._is_made = stat.ephemeral_owner, stat.czxid, True
+                self._settled.set()
+                return
+
+    async def _wait_until_free(self, error: NodeExistsError, waits_for: Collection[int] | None) -> None:
+        """Wait until the node of another session is gone, if we are to wait for that; otherwise raise `error`."""
+        with contextlib.suppress(NoNodeError):
+            while True:
+                try:
+                    node, watch = await self._zk.get_and_watch(self.path)
+                except NoAuthError:
+                    error.hint = _HINT_UNREADABLE
+                    raise error from None
+                try:
+                    owner = node.stat.ephemeral_owner
+                    if owner == self._zk.session_id:
+                        error.hint = _HINT_SAME_CLIENT
+                    elif owner == 0:
+                        error.hint = _HINT_NOT_EPHEMERAL
+                    elif waits_for is None or owner in waits_for:
+                        await watch
+                        continue
+                    elif owner in self._own_sessions:
+                        error.hint = _HINT_FORMER_SESSION
+                    else:
+                        error.hint = _HINT_OTHER_SESSION.format(owner % 2**64)
+                    raise error
+                finally:
+                    watch.cancel()
+
+    async def _set(self, data: bytes) -> None:
+        while True:
+            await self.created()
+            # A create that holds this lock has no node yet, so `created` would not have returned.
+            async with self._write_lock:
+                try:
+                    await self._zk.set(self.path, data)
+                except NoNodeError:
+                    self._is_made = False
+                else:
+                    self._data = data
+                    return
+
+    # -- looking after the node -------------------------------------------------------------------------------------
+
+    async def _wait_until_gone(self) -> None:
+        """Return when the node does not exist, or is not ours."""
+        with WatchSet() as watches:
+            # A watch on the children of an ephemeral node, which cannot have any, fires when the node is deleted, and
+            # not when its data changes.  After a reconnect, a server that has another node at this path by now reports
+            # that its children have changed.  So each event means that the node is gone.
+            # It is set before the node is read: a connection that breaks in between brings nothing that goes unnoticed.
+            names, node = await self._zk.pipeline([GetChildren(self.path, into=watches), GetData(self.path)])
+            for answer in (node, names):
+                if isinstance(answer, NoNodeError):
+                    return
+                if isinstance(answer, BaseException):
+                    raise answer
+            if node.stat.ephemeral_owner == self._zk.session_id:
+                await watches.next()
+
+    async def _wait_until_withdrawn(self) -> None:
+        """Return when a create that was cancelled in flight has left no node.
+
+        The client deletes such a node, and our reads are queued after that delete.  The server that answers the reads
+        may lag behind the server that executed the create: hence the sync.  While no server answers, the client alone
+        sees to it.
+        """
+        with contextlib.suppress(ZooKeeperError, TimeoutError):
+            async with asyncio.timeout(LEAVES_WITHIN):
+                await self._zk.sync(self.path)
+                await self._wait_until_gone()
+
+    @property
+    def _may_be_ours(self) -> bool:
+        return self._is_made and self._session_id == self._zk.session_id
+
+
+def checked_data(data: bytes) -> bytes:
+    """Return `data` if it is bytes.
+
+    Raises:
+        TypeError: if it is anything else.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"data is bytes, not {data!r}")
+    return data
