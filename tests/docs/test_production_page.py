@@ -63,7 +63,7 @@ def test_what_to_check_first_quotes_messages_of_the_table() -> None:
         assert quoted in messages
 
 
-NUMBER = r"\d+(\.\d+)?"
+NUMBER = r"\d+(\.\d+)?(e-\d+)?"
 # For each script what its output matches, line by line: the one that logs, an observer, two that block.
 PRINTED = [
     [],
