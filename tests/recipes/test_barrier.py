@@ -8,10 +8,6 @@ import zkwire
 from recipes import Barrier
 from tests.support.client import Server
 from tests.support.everywhere import (
-    Scene,
-    cancel_at_every_moment,
-    cut_at_every_step,
-    expire_at_every_step,
     scene,
 )
 from tests.support.proxy import Proxy
@@ -119,36 +115,6 @@ async def test_a_barrier_that_is_removed_while_it_is_created_is_there_afterwards
         assert await stage.other.exists("/b") is not None
 
 
-async def pass_a_barrier(stage: Scene) -> None:
-    barrier = Barrier(stage.zk, stage.path)
-    await barrier.create()
-    waiting = asyncio.create_task(barrier.wait())
-    try:
-        await stage.zk.ping()
-        await barrier.remove()
-        await waiting
-    finally:
-        waiting.cancel()
-        await outcome(waiting)
-
-
-async def test_the_connection_is_cut_at_every_request() -> None:
-    await cut_at_every_step(pass_a_barrier, at_least=3)
-
-
-async def test_the_session_expires_at_every_request_of_creating_and_removing() -> None:
-    async def create_and_remove(stage: Scene) -> None:
-        barrier = Barrier(stage.zk, f"{stage.path}/a", acl=zkwire.OPEN_ACL)
-        for _ in range(2):
-            await barrier.create()
-            assert await stage.other.exists(barrier.path) is not None
-        await stage.other.create(f"{barrier.path}/below")
-        await barrier.remove()
-        assert await stage.other.exists(barrier.path) is None
-
-    await expire_at_every_step(create_and_remove, at_least=6)
-
-
 @pytest.mark.parametrize(("name", "request_name"), [("create", "create"), ("remove", "delete")])
 async def test_a_change_fails_when_an_expired_session_is_not_renewed(name: str, request_name: str) -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
@@ -160,21 +126,6 @@ async def test_a_change_fails_when_an_expired_session_is_not_renewed(name: str, 
             stage.server.expire(zk.session_id)
         with pytest.raises(zkwire.SessionExpiredError):
             await changing
-
-
-async def remove_a_barrier_with_nodes_below(stage: Scene) -> None:
-    await Barrier(stage.other, stage.path, acl=zkwire.OPEN_ACL).create()
-    await stage.other.create(f"{stage.path}/a/b", make_parents=True)
-    await Barrier(stage.zk, stage.path).remove()
-    assert await stage.other.exists(stage.path) is None
-
-
-async def test_a_removal_of_a_barrier_with_nodes_below_it_is_cut_at_every_request() -> None:
-    await cut_at_every_step(remove_a_barrier_with_nodes_below, at_least=3)
-
-
-async def test_the_task_is_cancelled_at_every_moment() -> None:
-    await cancel_at_every_moment(pass_a_barrier, afterwards=pass_a_barrier, at_least=5)
 
 
 # -- other clients' nodes ---------------------------------------------------------------------------------------------

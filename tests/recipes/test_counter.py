@@ -15,7 +15,7 @@ from recipes import Counter, SharedValue
 from recipes.counter import decoded, encoded
 from tests.support.client import turns
 from tests.support.clock import Clock
-from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.everywhere import Scene, below, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
@@ -366,28 +366,6 @@ async def test_an_add_that_lost_its_answer_counts_once_whatever_others_add(carri
         assert await adding == (2 if carried_out else 2 + others)
         assert await counter.get() == 2 + others
         await until_no_trace(stage.other, "/c")
-
-
-async def count(stage: Scene) -> None:
-    counter = Counter(stage.zk, stage.path)
-    for value in range(1, 4):
-        assert await counter.add(1) == value
-    assert await counter.get() == 3
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_counter_counts_right_wherever_the_connection_is_cut() -> None:
-    await cut_at_every_step(count, at_least=5)
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_counter_goes_on_whenever_an_add_is_cancelled() -> None:
-    async def goes_on(stage: Scene) -> None:
-        counter = Counter(stage.zk, stage.path)
-        before = await counter.get()
-        assert await counter.add(1) == before + 1 <= 4
-
-    await cancel_at_every_moment(count, afterwards=goes_on, at_least=8)
 
 
 async def test_a_cancelled_add_deletes_no_counter_that_others_use() -> None:

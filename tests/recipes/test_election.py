@@ -4,16 +4,16 @@ import asyncio
 import gc
 import re
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Election, LeaderStream, Lease, LockLostError, Term, Terms
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.support.locks import cancel_every_wait, watch_count
+from recipes import Election, LeaderStream, LockLostError, Term, Terms
+from tests.support.everywhere import Scene, no_watch_stays, scene
+from tests.support.locks import watch_count
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import (
@@ -51,11 +51,6 @@ async def lead_again_for_ever(election: Election, terms: list[Term]) -> None:
         async with term:
             terms.append(term)
             await asyncio.Event().wait()
-
-
-async def until_led(terms: list[Term], count: int) -> None:
-    """Wait until `count` terms have begun."""
-    await until(lambda: len(terms) == count)
 
 
 @asynccontextmanager
@@ -612,112 +607,3 @@ async def no_watch_stays_but(stage: Scene, term: Term | None) -> None:
         await no_watch_stays(stage.server.hosts)
     else:
         await until(lambda: watch_count(stage.zk) == 0)
-
-
-# -- everywhere -------------------------------------------------------------------------------------------------------
-
-
-async def lead_and_resign(stage: Scene) -> None:
-    async with Election(stage.zk, stage.path, b"1").lead() as term:
-        term.check()
-
-
-async def wait_lead_and_resign(stage: Scene) -> None:
-    first = await Election(stage.other, stage.path, b"1").acquire()
-    waiting = asyncio.create_task(lead_and_resign(stage))
-    await until_line(stage.other, stage.path, 2)
-    await first.resign()
-    await waiting
-
-
-async def lead_twice(stage: Scene) -> None:
-    count = 0
-    async for term in Election(stage.zk, stage.path, b"1").terms():
-        async with term:
-            count += 1
-        if count == 2:
-            break
-
-
-async def observe_two_leaders(stage: Scene) -> None:
-    election = Election(stage.other, stage.path, b"1")
-    term = await election.acquire()
-    async with Election(stage.zk, stage.path).observe() as leaders:
-        assert await anext(leaders) == b"1"
-        await term.resign()
-        assert await anext(leaders) is None
-        term = await election.acquire()
-        assert await anext(leaders) == b"1"
-        await term.resign()
-
-
-async def read_the_candidates(stage: Scene) -> None:
-    async with Election(stage.other, stage.path, b"1").lead():
-        assert await Election(stage.zk, stage.path).candidates() == [b"1"]
-
-
-@pytest.mark.parametrize(
-    ("play", "steps"),
-    [
-        (lead_and_resign, 3),
-        (wait_lead_and_resign, 4),
-        (lead_twice, 6),
-        (observe_two_leaders, 5),
-        (read_the_candidates, 2),
-    ],
-)
-async def test_cut_at_every_step(play: Any, steps: int) -> None:
-    """Pitfalls 12, 13, 17 and 20: a lost answer to a create leaves no ticket, a reconnect makes no second leader."""
-    await cut_at_every_step(play, at_least=steps)
-
-
-@pytest.mark.parametrize("play", [lead_and_resign, lead_twice])
-async def test_cancelled_at_every_moment(play: Any) -> None:
-    """Pitfalls 3, 9 and 10."""
-    await cancel_at_every_moment(play, afterwards=lead_and_resign)
-
-
-async def test_a_wait_is_cancelled_at_every_moment() -> None:
-    """Pitfall 8: no ticket stays, and the present leader is not affected."""
-
-    async def hold(stage: Scene) -> Sequence[Lease]:
-        return [await Election(stage.other, stage.path, b"first").acquire()]
-
-    async def act(stage: Scene) -> None:
-        await Election(stage.zk, stage.path, b"1").acquire()
-
-    async def while_held(stage: Scene) -> None:
-        assert await Election(stage.zk, stage.path).try_acquire() is None
-
-    await cancel_every_wait(act, hold=hold, while_held=while_held, afterwards=lead_and_resign, most=40)
-
-
-async def test_an_observer_is_cancelled_at_every_moment() -> None:
-    async def act(stage: Scene) -> None:
-        async for data in Election(stage.zk, stage.path).observe():
-            if data == b"never":
-                break
-
-    await cancel_at_every_moment(act, afterwards=lead_and_resign, most=30)
-
-
-async def test_expired_at_every_step() -> None:
-    """Pitfalls 12 and 13: the terms continue when the session expires behind any request."""
-    for step in range(1, 12):
-        async with scene(P) as stage, no_task_stays():
-            await expire_at(stage, step)
-
-
-async def expire_at(stage: Scene, step: int) -> None:
-    async def leads_alone() -> bool:
-        tickets = [f"{P}/{name}" for name in await line(stage.other, P)]
-        return bool(terms) and terms[-1].is_certain() and tickets == [terms[-1].path]
-
-    terms: list[Term] = []
-    with stage.server.hold_replies(session=stage.zk.session_id, nth=step, times=1) as held:
-        async with running(lead_again_for_ever(Election(stage.zk, P, b"1"), terms)):
-            await until(lambda: bool(terms) or bool(held.hits))
-            stage.server.expire(stage.zk.session_id)
-            held.end()
-            await until(leads_alone)
-        await until_line(stage.other, P, 0)

@@ -13,9 +13,6 @@ from tests.support.client import Server as AnyServer
 from tests.support.clock import Clock
 from tests.support.everywhere import (
     Scene,
-    cancel_at_every_moment,
-    cut_at_every_step,
-    expire_at_every_step,
     scene,
 )
 from tests.support.proxy import Proxy
@@ -377,43 +374,6 @@ async def test_a_loop_left_by_break_leaves_no_watch() -> None:
         with pytest.raises(StopAsyncIteration):
             await waiting
         await until_armed(0, stage.zk)
-
-
-async def take_part(stage: Scene) -> None:
-    group = Group(stage.zk, stage.path)
-    async with group.watch() as changes:
-        await anext(changes)
-        async with await group.join("one", b"1") as member:
-            assert await anext(changes) == {"one": b"1"}
-            await member.set(b"2")
-            assert await group.members() == {"one": b"2"}
-            async for members in changes:
-                if members == {"one": b"2"}:
-                    break
-        while await anext(changes):
-            pass
-
-
-async def test_the_connection_is_cut_at_every_request() -> None:
-    await cut_at_every_step(take_part, at_least=8)
-
-
-async def test_the_task_is_cancelled_at_every_moment() -> None:
-    await cancel_at_every_moment(take_part, afterwards=take_part, at_least=8)
-
-
-async def follow_one_member(stage: Scene) -> None:
-    """As `take_part`, but without the states in which the member is gone because the session has expired."""
-    group = Group(stage.zk, stage.path)
-    async with group.watch() as changes, await group.join("one", b"1") as member:
-        await member.set(b"2")
-        async for members in changes:
-            if members == {"one": b"2"}:
-                break
-
-
-async def test_the_session_expires_at_every_request() -> None:
-    await expire_at_every_step(follow_one_member, at_least=5)
 
 
 async def test_a_membership_that_is_left_at_once_is_not_looked_after(monkeypatch: pytest.MonkeyPatch) -> None:

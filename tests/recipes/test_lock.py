@@ -6,26 +6,22 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, ReentrantLock
-from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, scene
-from tests.support.examples import some_in_quick
+from recipes import Lock, ReentrantLock
+from tests.support.everywhere import scene
 from tests.support.locks import release, taken
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
-    all_watches,
     expire,
     line,
     make_known,
     no_task_stays,
-    outcome,
     proxied,
     two_clients,
-    until_armed,
     until_line,
     until_watches,
 )
-from zkwire import Client, SessionClosedError, SessionExpiredError, SessionState
-from zkwire.testing import Fault, RealServer
+from zkwire import SessionClosedError, SessionExpiredError, SessionState
+from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)
 
@@ -400,182 +396,3 @@ async def test_without_renewal_an_expired_session_ends_the_wait(zookeeper: RealS
         with pytest.raises(SessionExpiredError):
             await shared.try_acquire()
         await until_line(zk, path, 1)
-
-
-# -- cuts at every step -----------------------------------------------------------------------------------------------
-
-
-async def acquire_and_release(stage: Scene) -> None:
-    async with Lock(stage.zk, stage.path):
-        assert len(await line(stage.other, stage.path)) == 1
-    assert await line(stage.other, stage.path) == []
-
-
-async def acquire_below_missing_parents(stage: Scene) -> None:
-    async with Lock(stage.zk, f"{stage.path}/a/b"):
-        assert len(await line(stage.other, f"{stage.path}/a/b")) == 1
-    assert await line(stage.other, f"{stage.path}/a/b") == []
-
-
-async def try_in_vain_then_with_success(stage: Scene) -> None:
-    """Pitfall 3: a try in vain leaves no node."""
-    held = await Lock(stage.other, stage.path).acquire()
-    assert await Lock(stage.zk, stage.path).try_acquire() is None
-    await until_line(stage.other, stage.path, 1)
-    await held.release()
-    lease = None
-    while lease is None:  # after a cut the session may not be certain at once
-        lease = await Lock(stage.zk, stage.path).try_acquire()
-        await until_line(stage.other, stage.path, 0 if lease is None else 1)
-    await lease.release()
-    assert await line(stage.other, stage.path) == []
-
-
-async def wait_behind_three(stage: Scene) -> None:
-    """The middle one leaves, one more comes behind, and the line moves to its end."""
-    order: list[str] = []
-
-    async def contend(zk: Client, name: str) -> None:
-        async with Lock(zk, stage.path) as lease:
-            order.append(name)
-            nodes = await line(stage.other, stage.path)
-            assert lease.path == f"{stage.path}/{nodes[0]}"
-
-    held = await Lock(stage.other, stage.path).acquire()
-    tasks = []
-    contenders = [(stage.other, "first"), (stage.other, "leaver"), (stage.zk, "cut"), (stage.other, "last")]
-    for number, (zk, name) in enumerate(contenders):
-        tasks.append(asyncio.create_task(contend(zk, name)))
-        await until_line(stage.other, stage.path, number + 2)
-    await until_armed(all_watches(5), stage.other, stage.zk)
-    tasks[1].cancel()
-    await until_line(stage.other, stage.path, 4)
-    await until_armed(all_watches(4), stage.other, stage.zk)
-    await held.release()
-    await asyncio.wait(tasks)
-    assert [await outcome(task) for task in (tasks[0], *tasks[2:])] == [None] * 3
-    assert sorted(order) == ["cut", "first", "last"]
-    assert order.index("first") < order.index("last")
-    assert await until_line(stage.other, stage.path, 0) == []
-
-
-@pytest.mark.limit(60)
-@pytest.mark.parametrize(
-    "play",
-    some_in_quick(
-        [
-            acquire_and_release,
-            try_in_vain_then_with_success,
-            acquire_below_missing_parents,
-            wait_behind_three,
-        ],
-        2,
-    ),
-)
-async def test_a_cut_at_every_step_leaves_one_node_for_each_contender_and_the_line_moves(play: Play) -> None:
-    """Pitfalls 1, 3, 10, 12, 13, 17, 20, 22 and 23."""
-    await cut_at_every_step(play, stays=["a"], at_least=3)
-
-
-# -- cancellations at every moment ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def watched_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have holders watch their own nodes at once, not after a tenth of a second: many plays wait for it."""
-    monkeypatch.setattr("recipes.line.loss_monitor._UNWATCHED", 0.001)
-
-
-class Ahead:
-    """Tickets ahead of the one that is cancelled: `count` of another client; with `local` the first is our own."""
-
-    def __init__(self, count: int, *, local: bool = False, kind: type[Lock] = Lock) -> None:
-        self.count = count
-        self.local = local
-        self.kind = kind
-
-    async def stand(self, stage: Scene) -> None:
-        """Put the tickets there, and make the lock that is to be acquired and cancelled."""
-        self.lock = self.kind(stage.zk, stage.path)
-        self.tasks: list[asyncio.Task[Lease]] = []
-        for number in range(self.count):
-            ahead = self.lock if self.local else Lock(stage.other, stage.path)
-            self.tasks.append(asyncio.create_task(ahead.acquire()))
-            await until_line(stage.other, stage.path, number + 1)
-        if self.tasks:
-            self.lease = await self.tasks[0]
-            await until_armed(all_watches(self.count), stage.zk, stage.other)
-
-    async def act(self, stage: Scene) -> None:
-        """Acquire the lock and release it."""
-        async with self.lock:
-            await asyncio.sleep(0)
-
-    async def act_within(self, stage: Scene) -> None:
-        """Acquire the lock with a bound and release it."""
-        await (await self.lock.acquire(within=30.0)).release()
-
-    async def attempt(self, stage: Scene) -> None:
-        """Try to acquire the lock."""
-        lease = await self.lock.try_acquire()
-        assert (lease is None) == bool(self.count)
-        if lease is not None:
-            await lease.release()
-
-    async def leave(self, stage: Scene) -> None:
-        """Check that only the tickets ahead are there; have them leave; use the lock once more."""
-        await until_line(stage.other, stage.path, self.count)
-        await until_armed(all_watches(self.count), stage.zk, stage.other)
-        for task in self.tasks[1:]:
-            task.cancel()
-            await outcome(task)
-        if self.tasks:
-            await self.lease.release()
-        async with self.lock.hold(within=5):
-            await until_line(stage.other, stage.path, 1)
-
-
-# Nothing ahead; one ticket; a task of the same process; a re-entrant lock.
-AHEAD = [Ahead(0), Ahead(1), Ahead(1, local=True), Ahead(0, kind=ReentrantLock)]
-
-
-@pytest.mark.usefixtures("watched_at_once")
-@pytest.mark.parametrize("bounded", [False, True])
-@pytest.mark.parametrize("ahead", some_in_quick(AHEAD, 2), ids=["first", "second", "second task", "re-entrant"])
-async def test_a_cancelled_acquire_or_release_leaves_nothing(ahead: Ahead, bounded: bool) -> None:
-    """Pitfalls 9, 10, 11 and 24: no node, no watch, no task; and the lock can be used as before."""
-    act = ahead.act_within if bounded else ahead.act
-    await cancel_at_every_moment(
-        act, prepare=ahead.stand, afterwards=ahead.leave, most=60 if ahead.count else None, at_least=7
-    )
-
-
-@pytest.mark.usefixtures("watched_at_once")
-@pytest.mark.parametrize("ahead", AHEAD[:2], ids=["first", "second"])
-async def test_a_cancelled_try_leaves_nothing(ahead: Ahead) -> None:
-    """Pitfalls 3 and 11."""
-    await cancel_at_every_moment(ahead.attempt, prepare=ahead.stand, afterwards=ahead.leave, at_least=6)
-
-
-async def test_a_cancelled_acquire_below_missing_parents_leaves_only_parents() -> None:
-    """Pitfalls 10 and 11."""
-    await cancel_at_every_moment(acquire_below_missing_parents, stays=["a"], at_least=6)
-
-
-@pytest.mark.usefixtures("watched_at_once")
-async def test_an_acquire_that_is_cut_and_cancelled_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pitfalls 3, 10 and 11: the answer to the create is lost, and the acquire is cancelled at every moment around it,
-    also while it searches for its node, and when it is in the line again."""
-    monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.0)
-    ahead = Ahead(1)
-    faults: list[Fault] = []
-
-    async def prepare(stage: Scene) -> None:
-        await ahead.stand(stage)
-        faults[:] = [stage.server.drop_after("create", session=stage.zk.session_id)]
-
-    async def leave(stage: Scene) -> None:
-        faults[0].end()
-        await ahead.leave(stage)
-
-    await cancel_at_every_moment(ahead.act, prepare=prepare, afterwards=leave, most=100)

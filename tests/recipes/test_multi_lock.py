@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import random
 import re
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 import zkwire
 from recipes import (
     Election,
-    Lease,
     Lock,
     LockLostError,
     LockTakenError,
@@ -26,8 +24,8 @@ from recipes import (
     multi_lock,
 )
 from recipes.line.locking import Locking
-from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
-from tests.support.locks import cancel_every_wait, expire_at_every_step, release, taken, watch_count
+from tests.support.everywhere import below, scene
+from tests.support.locks import release, taken, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     body_raises,
@@ -537,86 +535,3 @@ async def test_sets_that_share_lock_objects_exclude_each_other() -> None:
 
         await asyncio.gather(*(play(list(order)) for order in itertools.permutations(locks)))
         assert await held(stage.other, P) == []
-
-
-# -- everywhere -------------------------------------------------------------------------------------------------------
-
-LOCKS = ("b", "a")  # two are enough
-
-
-async def acquire_and_release(stage: Scene) -> None:
-    async with multi(stage.zk, stage.path, *LOCKS) as lease:
-        lease.check()
-
-
-async def try_and_release(stage: Scene) -> None:
-    await release(await taken(multi(stage.zk, stage.path, *LOCKS)))
-
-
-async def find_one_taken(stage: Scene) -> None:
-    async with Lock(stage.other, f"{stage.path}/b"):
-        assert await multi(stage.zk, stage.path, *LOCKS).try_acquire() is None
-
-
-async def wait_for_the_last(stage: Scene) -> None:
-    first = await Lock(stage.other, f"{stage.path}/b").acquire()
-    waiting = asyncio.create_task(acquire_and_release(stage))
-    await until_line(stage.other, f"{stage.path}/b", 2)
-    await first.release()
-    await waiting
-
-
-@pytest.mark.parametrize(("play", "steps"), [(acquire_and_release, 6), (wait_for_the_last, 6)])
-async def test_cut_at_every_step(play: Any, steps: int) -> None:
-    """Pitfalls 3, 12, 13, 17 and 20."""
-    await cut_at_every_step(in_line(play), at_least=steps)
-
-
-def in_line(play: Any) -> Any:
-    """Return `play` with the deletion of the locks' parent nodes at its end."""
-
-    async def whole(stage: Scene) -> None:
-        await play(stage)
-        await clear(stage)
-
-    return whole
-
-
-async def clear(stage: Scene) -> None:
-    """Delete the locks' parent nodes, which must become empty."""
-    for name in LOCKS:
-
-        async def is_empty(name: str = name) -> bool:
-            return not await line(stage.other, f"{stage.path}/{name}")
-
-        await until(is_empty)
-        await outcome(stage.other.delete(f"{stage.path}/{name}"))
-
-
-@pytest.mark.parametrize("play", [acquire_and_release, try_and_release, find_one_taken])
-async def test_cancelled_at_every_moment(play: Any) -> None:
-    """Pitfalls 3, 9 and 10: no lock is held afterwards, and the next client acquires all."""
-    await cancel_at_every_moment(play, afterwards=in_line(acquire_and_release), at_least=5)
-
-
-async def test_a_wait_for_the_last_is_cancelled_at_every_moment() -> None:
-    async def hold(stage: Scene) -> Sequence[Lease]:
-        return [await Lock(stage.other, f"{stage.path}/b").acquire()]
-
-    async def while_held(stage: Scene) -> None:
-        await until_line(stage.other, f"{stage.path}/a", 0)
-        await until_line(stage.other, f"{stage.path}/b", 1)
-
-    await cancel_every_wait(
-        acquire_and_release, hold=hold, while_held=while_held, afterwards=in_line(acquire_and_release), most=60
-    )
-
-
-async def test_expired_at_every_step() -> None:
-    """Pitfalls 12, 13 and 17."""
-
-    async def clear_and_acquire(stage: Scene) -> None:
-        await clear(stage)
-        await in_line(acquire_and_release)(stage)
-
-    await expire_at_every_step(acquire_and_release, steps=9, afterwards=clear_and_acquire)

@@ -19,7 +19,7 @@ from recipes.group import Member
 from recipes.partitioner import division, fingerprint
 from tests.support.client import turns
 from tests.support.clock import Clock
-from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, nothing_stays, scene
+from tests.support.everywhere import Scene, below, nothing_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_line, until_watches
 from zkwire import Client, ThrottledError
@@ -545,22 +545,6 @@ async def test_misuse_is_refused() -> None:
             await anext(mine)
         with pytest.raises(RuntimeError, match="it was not entered"):
             await mine.__aexit__(None, None, None)
-
-
-async def take_all(stage: Scene) -> None:
-    async with Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
-        async for partitions in mine:
-            if partitions:
-                break
-    await only_containers(stage)
-
-
-async def test_the_connection_is_cut_at_every_request() -> None:
-    await cut_at_every_step(take_all, at_least=8, stays=STAYS)
-
-
-async def test_the_task_is_cancelled_at_every_moment() -> None:
-    await cancel_at_every_moment(take_all, afterwards=take_all, at_least=8, stays=STAYS)
 
 
 async def test_a_server_that_throttles_is_asked_for_the_members_again() -> None:

@@ -7,7 +7,7 @@ import pytest
 import zkwire
 from recipes import Group, PersistentEphemeral
 from tests.support.client import Server as AnyServer
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.everywhere import no_watch_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_state, until_watches
 from zkwire import NodeExistsError, SessionState
@@ -213,22 +213,6 @@ async def test_bad_paths_are_refused(bad: str) -> None:
             PersistentEphemeral(stage.zk, bad)
         with pytest.raises(TypeError):
             PersistentEphemeral(stage.zk, "/n", "text")  # type: ignore[arg-type]
-
-
-async def keep(stage: Scene) -> None:
-    async with PersistentEphemeral(stage.zk, f"{stage.path}/n", b"1") as node:
-        await node.set(b"2")
-        await stage.other.delete(node.path)
-        await stage.zk.ping()
-        await node.created()
-
-
-async def test_the_connection_is_cut_at_every_request() -> None:
-    await cut_at_every_step(keep, at_least=5)
-
-
-async def test_the_task_is_cancelled_at_every_moment() -> None:
-    await cancel_at_every_moment(keep, afterwards=keep, at_least=8)
 
 
 async def test_an_older_node_of_the_same_client_is_not_taken_for_that_of_a_lost_create() -> None:

@@ -1,19 +1,19 @@
 """The read/write lock: which leases exclude each other, their order, their requests, and what one task may ask for."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, LockLostError, ReadWriteLock, WriteLease
+from recipes import Lock, LockLostError, ReadWriteLock, WriteLease
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.read_write_lock import Preference
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients
+from tests.support.everywhere import no_watch_stays, scene
+from tests.support.locks import release, start_waiting, taken, two_clients
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
@@ -369,24 +369,6 @@ async def test_a_reader_that_tries_and_must_not_read_the_writers_node_leaves_no_
         await lease.release()
 
 
-async def test_a_try_of_a_reader_survives_a_cut_and_a_cancellation_at_every_step() -> None:
-    """Pitfalls 9, 10 and 13: behind a writer, before and after its downgrade."""
-
-    async def play(stage: Scene) -> None:
-        written = await ReadWriteLock(stage.other, stage.path).write().acquire()
-        lease: Lease = written
-        reading = ReadWriteLock(stage.zk, stage.path).read()
-        try:
-            assert await reading.try_acquire() is None
-            lease = await written.downgrade()
-            await (await taken(reading)).release()
-        finally:
-            await lease.release()
-
-    await cut_at_every_step(play, at_least=8)
-    await cancel_at_every_moment(play)
-
-
 async def test_a_downgrade_inside_the_body() -> None:
     async with two_clients() as (zk, other):
         rw = ReadWriteLock(zk, "/rw")
@@ -702,107 +684,6 @@ async def test_a_client_that_waits_before_taking_a_ticket_continues_in_a_new_ses
 
 
 # -- cuts and cancellations -------------------------------------------------------------------------------------------
-
-
-def acquiring(kind: str, prefer: Preference | None) -> Callable[[Scene], Awaitable[None]]:
-    async def play(stage: Scene) -> None:
-        rw = ReadWriteLock(stage.zk, stage.path, prefer=prefer)
-        locking: Locking[Any] = rw.read() if kind == "read" else rw.write()
-        async with locking:
-            pass
-
-    return play
-
-
-def contending(kind: str, prefer: Preference | None) -> Callable[[Scene], Awaitable[None]]:
-    """Acquire behind a reader and a writer that release while it waits."""
-
-    async def play(stage: Scene) -> None:
-        rw, others = ReadWriteLock(stage.zk, stage.path, prefer=prefer), ReadWriteLock(stage.other, stage.path)
-        first = await others.read().acquire()
-        second = asyncio.create_task(others.write().acquire())
-        await until_line(stage.other, stage.path, 2)
-        locking: Locking[Any] = rw.read() if kind == "read" else rw.write()
-        task = asyncio.create_task(locking.acquire())
-        await until(lambda: bool(len(stage.zk._session.requests.watches)) or task.done())
-        await first.release()
-        await (await second).release()
-        lease = await task
-        lease.check()
-        await lease.release()
-
-    return play
-
-
-async def downgrading(stage: Scene) -> None:
-    """Downgrade while a reader and then a writer wait."""
-    others = ReadWriteLock(stage.other, stage.path)
-    async with ReadWriteLock(stage.zk, stage.path).write() as lease:
-        reader = asyncio.create_task(others.read().acquire())
-        await until_line(stage.other, stage.path, 2)
-        writer = asyncio.create_task(others.write().acquire())
-        await until_line(stage.other, stage.path, 3)
-        read = await lease.downgrade()
-        beside = await reader
-        read.check()
-        assert not writer.done()
-        await beside.release()
-    await (await writer).release()
-
-
-@pytest.mark.parametrize("prefer", PREFERENCES)
-@pytest.mark.parametrize("kind", ["read", "write"])
-async def test_an_acquire_is_cut_at_every_step(kind: str, prefer: Preference | None) -> None:
-    """Pitfalls 1, 10, 13 and 20."""
-    await cut_at_every_step(acquiring(kind, prefer), stays=["writers"], at_least=3)
-    await cut_at_every_step(contending(kind, prefer), stays=["writers"], at_least=4)
-
-
-@pytest.mark.parametrize("prefer", PREFERENCES)
-@pytest.mark.parametrize("kind", ["read", "write"])
-async def test_an_acquire_is_cancelled_at_every_moment(kind: str, prefer: Preference | None) -> None:
-    """Pitfalls 9, 10, 11 and 24."""
-    play = acquiring(kind, prefer)
-    await cancel_at_every_moment(play, afterwards=acquiring("write", None), stays=["writers"])
-
-
-@pytest.mark.parametrize("prefer", PREFERENCES)
-async def test_a_wait_is_cancelled_at_every_moment(prefer: Preference | None) -> None:
-    """Pitfalls 9, 10 and 11: behind a writer that keeps the lock, in the line or before taking a ticket."""
-
-    async def hold(stage: Scene) -> Sequence[Lease]:
-        return [await asyncio.create_task(ReadWriteLock(stage.other, stage.path).write().acquire())]
-
-    for kind in ("read", "write"):
-        await cancel_every_wait(
-            acquiring(kind, prefer), hold=hold, afterwards=acquiring("write", None), stays=["writers"]
-        )
-
-
-async def test_a_downgrade_is_cut_at_every_step() -> None:
-    """Pitfalls 10, 16 and 20: after a lost answer the node is read, and no writer gets in."""
-    assert await cut_at_every_step(downgrading, at_least=4) < 20
-
-
-async def test_a_downgrade_is_cancelled_at_every_moment() -> None:
-    """Pitfalls 11 and 16: the lease is released at the end, whether readers were let in or not."""
-    held: list[WriteLease] = []
-
-    async def hold(stage: Scene) -> None:
-        held[:] = [await asyncio.create_task(ReadWriteLock(stage.zk, stage.path).write().acquire())]
-
-    async def downgrade(stage: Scene) -> None:
-        lease: Lease = held[0]
-        try:
-            lease = await held[0].downgrade()
-        finally:
-            await lease.release()
-
-    async def see(stage: Scene) -> None:
-        await held[0].release()  # if the downgrade was cancelled before it began
-        await acquiring("write", None)(stage)
-
-    await cancel_at_every_moment(downgrade, prepare=hold, afterwards=see)
 
 
 async def test_after_a_cancelled_downgrade_the_lease_is_uncertain_and_can_be_downgraded() -> None:

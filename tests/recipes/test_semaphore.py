@@ -1,7 +1,7 @@
 """The semaphore: how many leases are held, how clients agree on the number, and what a change of it does."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -12,13 +12,10 @@ from recipes import Lease, PermitsError, Semaphore
 from recipes.semaphore import MOST_PERMITS
 from tests.support.everywhere import (
     Scene,
-    cancel_at_every_moment,
-    cut_at_every_step,
-    expire_at_every_step,
     nothing_stays,
     scene,
 )
-from tests.support.locks import cancel_every_wait, release, start_waiting, taken, two_clients, watch_count
+from tests.support.locks import release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.queues import clients as connected
 from tests.support.recipes import line, no_task_stays, outcome, until, until_armed, until_line
@@ -489,92 +486,6 @@ async def test_a_resize_costs_four_requests_and_one_for_each_waiting_ticket(zook
 # -- cuts and cancellations -------------------------------------------------------------------------------------------
 
 
-async def acquire_and_release(stage: Scene) -> None:
-    async with Semaphore(stage.zk, stage.path, 2):
-        pass
-
-
-async def contend(stage: Scene) -> None:
-    held = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
-    task = asyncio.create_task(Semaphore(stage.zk, stage.path, 2).acquire())
-    await until_line(stage.other, stage.path, 3)
-    await until(lambda: watch_count(stage.zk) >= 4 or task.done())
-    await held[1].release()
-    lease = await task
-    lease.check()
-    assert await Semaphore(stage.other, stage.path, 2).try_acquire() is None
-    await release(lease, held[0])
-
-
-async def resize(stage: Scene) -> None:
-    await Semaphore(stage.zk, stage.path, None).resize(3)
-    assert (await stage.other.get(stage.path)).data == b"3"
-
-
-async def store_the_number(stage: Scene) -> None:
-    await stage.other.create(stage.path)  # without a number
-    await acquire_and_release(stage)
-    assert (await stage.other.get(stage.path)).data == b"2"
-
-
-async def check_resized(stage: Scene) -> None:
-    await resize(stage)
-    await release(await Semaphore(stage.other, stage.path, 3).acquire())
-
-
-async def resize_while_others_wait(stage: Scene) -> None:
-    semaphore = Semaphore(stage.other, stage.path, 1)
-    first = await semaphore.acquire()
-    second = await start_waiting(stage.other, semaphore, 2)
-    await Semaphore(stage.zk, stage.path, 1).resize(2)
-    await release(await second, first)
-    assert (await stage.other.get(stage.path)).data == b"2"
-
-
-async def be_resized_while_waiting(stage: Scene) -> None:
-    theirs = Semaphore(stage.other, stage.path, 3)
-    mine = Semaphore(stage.zk, stage.path, 3)
-    await release(await mine.acquire())  # it has agreed, and follows every resize
-    held = [await theirs.acquire() for _ in range(3)]
-    task = asyncio.create_task(mine.acquire())
-    await until_line(stage.other, stage.path, 4)
-    await theirs.resize(1)
-    await release(*held[:2])
-    await stage.zk.ping()
-    await stage.zk.ping()
-    assert not task.done()
-    await theirs.resize(2)
-    await release(await task, held[2])
-
-
-@pytest.mark.parametrize(
-    "play", [acquire_and_release, contend, resize, resize_while_others_wait, be_resized_while_waiting]
-)
-async def test_cut_at_every_step(play: Any) -> None:
-    """Pitfalls 1, 10, 13, 15, 20 and 21: no ticket stays when the connection is lost after the create."""
-    await cut_at_every_step(play, at_least=2, stays=["resized"])
-
-
-@pytest.mark.parametrize("play", [store_the_number, resize, resize_while_others_wait])
-async def test_expired_at_every_step(play: Any) -> None:
-    """Pitfalls 15 and 17."""
-    await expire_at_every_step(play, at_least=3, stays=["resized"])
-
-
-async def test_an_acquire_is_cancelled_at_every_moment() -> None:
-    """Pitfalls 9, 10, 11 and 15."""
-    await cancel_at_every_moment(acquire_and_release, afterwards=acquire_and_release)
-
-
-async def test_a_wait_is_cancelled_at_every_moment() -> None:
-    """Pitfalls 9, 10 and 11."""
-
-    async def hold(stage: Scene) -> Sequence[Lease]:
-        return [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
-
-    await cancel_every_wait(acquire_and_release, hold=hold, afterwards=acquire_and_release)
-
-
 async def test_a_cancelled_release_removes_the_watches_of_the_wait() -> None:
     async with scene() as stage, no_task_stays():
         holders = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
@@ -590,8 +501,3 @@ async def test_a_cancelled_release_removes_the_watches_of_the_wait() -> None:
         await until_armed(0, stage.zk)
         await holders[0].release()
         await nothing_stays(stage)
-
-
-async def test_a_resize_is_cancelled_at_every_moment() -> None:
-    """Pitfall 11: the number was changed or not, and resize may be called again."""
-    await cancel_at_every_moment(resize, afterwards=check_resized, stays=["resized"])

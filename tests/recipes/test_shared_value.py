@@ -6,7 +6,7 @@ import pytest
 
 import zkwire
 from recipes import SharedValue
-from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
+from tests.support.everywhere import below, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.recipes import outcome, until
@@ -95,32 +95,6 @@ async def test_a_compare_and_set_whose_session_expires_is_judged_by_the_node(the
             stage.server.expire(stage.zk.session_id)
         came = await outcome(replacing)
         assert came is False if known else isinstance(came, zkwire.ConnectionLostError)
-
-
-async def replace(stage: Scene) -> None:
-    shared = SharedValue(stage.zk, stage.path, b"0")
-    _, version = await shared.get()
-    assert await shared.compare_and_set(b"1", version=version)
-    assert not await shared.compare_and_set(b"2", version=version)
-    await shared.set(b"3")
-    assert (await shared.get())[0] == b"3"
-    async for value, _ in shared.watch():
-        assert value == b"3"
-        break
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_value_is_replaced_once_wherever_the_connection_is_cut() -> None:
-    await cut_at_every_step(replace, at_least=5)
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_value_can_be_replaced_whenever_a_write_was_cancelled() -> None:
-    async def goes_on(stage: Scene) -> None:
-        shared = SharedValue(stage.zk, stage.path)
-        assert await shared.compare_and_set(b"9", version=(await shared.get())[1])
-
-    await cancel_at_every_moment(replace, afterwards=goes_on, at_least=8)
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------

@@ -8,16 +8,15 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock
+from recipes import Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.position import Promises
-from recipes.line.proofs import Proofs
 from tests.support import virtual_time
 from tests.support.client import turns
 from tests.support.clock import Clock
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
-from tests.support.locks import release, two_clients, watch_count
+from tests.support.everywhere import scene
+from tests.support.locks import hung, limit, release, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import (
@@ -39,16 +38,6 @@ from zkwire.testing import RealServer, Server
 pytestmark = pytest.mark.limit(30)
 
 
-PROOFS = Proofs("a secret", 20)
-
-
-def limit(version: int, seconds: float) -> bytes:
-    """Return what the holder whose ticket `hung` has made writes as `version` of its data."""
-    proof = PROOFS.proof(version)
-    assert proof is not None
-    return ticket_data.limited(seconds, proof, b"host-7")
-
-
 @asynccontextmanager
 async def clients_in_virtual_time() -> AsyncIterator[tuple[Client, Client]]:
     """Two clients of a server in virtual time, which have no watch at the end."""
@@ -59,13 +48,6 @@ async def clients_in_virtual_time() -> AsyncIterator[tuple[Client, Client]]:
     ):
         yield zk, other
         await until_armed(0, zk, other)
-
-
-async def hung(zk: Client, path: str, seconds: float, prefix: str = "lock-") -> str:
-    """Create the ticket of a holder whose program hangs after it has written its limit, and whose session lives."""
-    node = await zk.create(f"{path}/_c_{PROOFS.id}-{prefix}", ephemeral=True, sequential=True, make_parents=True)
-    await zk.set(node, limit(1, seconds))
-    return node
 
 
 # -- the holder -------------------------------------------------------------------------------------------------------
@@ -528,79 +510,3 @@ async def test_at_most_two_clients_try_to_take_over() -> None:
         assert await clients[0].exists(node) is None
         for task in tasks[1:]:
             await release(await task)
-
-
-# -- cuts and cancellations -------------------------------------------------------------------------------------------
-
-
-async def hold(stage: Scene) -> None:
-    async with TimedLock(stage.zk, stage.path, 20) as lease:
-        await lease.extend(10)
-        lease.check()
-
-
-async def hand_over(stage: Scene) -> None:
-    first = await Lock(stage.other, stage.path).acquire()
-    task = asyncio.create_task(TimedLock(stage.zk, stage.path, 20).acquire())
-    await until_line(stage.other, stage.path, 2)
-    await first.release()
-    lease = await task
-    await lease.extend(10)
-    await lease.release()
-
-
-async def take_over(stage: Scene) -> None:
-    node = await hung(stage.other, stage.path, 0.02)
-    lease = await Lock(stage.zk, stage.path).acquire()
-    lease.check()
-    assert await stage.other.exists(node) is None
-    await lease.release()
-
-
-@pytest.mark.parametrize("play", [hold, hand_over, take_over])
-async def test_cut_at_every_step(play: Any) -> None:
-    """Pitfalls 1, 10, 13 and 20: a limit whose answer was lost is written again."""
-    await cut_at_every_step(play, at_least=4)
-
-
-async def test_cancelled_at_every_moment() -> None:
-    """Pitfalls 9, 10 and 11."""
-    await cancel_at_every_moment(hold, afterwards=hold)
-
-
-async def test_a_takeover_is_cancelled_at_every_moment() -> None:
-    """Pitfalls 10 and 11."""
-    nodes: list[str] = []
-
-    async def prepare(stage: Scene) -> None:
-        nodes[:] = [await hung(stage.other, stage.path, 0.0005)]
-
-    async def acquire(stage: Scene) -> None:
-        await (await Lock(stage.zk, stage.path).acquire()).release()
-
-    async def clear(stage: Scene) -> None:
-        if await stage.other.exists(nodes[0]) is not None:
-            await stage.other.delete(nodes[0])
-        await acquire(stage)
-
-    await cancel_at_every_moment(acquire, prepare=prepare, afterwards=clear, most=60)
-
-
-async def test_an_extension_is_cancelled_at_every_moment() -> None:
-    """Pitfall 11: the earlier one of the two ends applies, and the lease can be released."""
-    held: list[Any] = []
-
-    async def prepare(stage: Scene) -> None:
-        held[:] = [await TimedLock(stage.zk, stage.path, 20).acquire()]
-
-    async def extend(stage: Scene) -> None:
-        await held[0].extend(30)
-
-    async def see(stage: Scene) -> None:
-        lease: Lease = held[0]
-        lease.check()
-        await lease.release()
-        await hold(stage)
-
-    async with no_task_stays():
-        await cancel_at_every_moment(extend, prepare=prepare, afterwards=see)

@@ -9,8 +9,8 @@ import pytest
 import zkwire
 from recipes import LockLostError, LockTakenError, TryLock, try_lock
 from recipes.common import this_process
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
-from tests.support.locks import expire_at_every_step, taken, two_clients, watch_count
+from tests.support.everywhere import Scene, scene
+from tests.support.locks import taken, two_clients
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     body_raises,
@@ -338,54 +338,6 @@ async def until_absent(stage: Scene) -> None:
 
 
 # -- everywhere -------------------------------------------------------------------------------------------------------
-
-
-async def take_and_release(stage: Scene) -> None:
-    async with TryLock(stage.zk, f"{stage.path}/job"):
-        pass
-
-
-async def find_it_taken(stage: Scene) -> None:
-    async with TryLock(stage.other, f"{stage.path}/job") as lease:
-        assert await TryLock(stage.zk, f"{stage.path}/job").try_acquire() is None
-        lease.check()
-
-
-async def take_watch_and_release(stage: Scene) -> None:
-    async with TryLock(stage.zk, f"{stage.path}/job") as lease:
-        await until(lambda: watch_count(stage.zk) == 1)
-        lease.check()
-
-
-@pytest.mark.parametrize(("play", "steps"), [(take_and_release, 2), (find_it_taken, 1), (take_watch_and_release, 3)])
-async def test_cut_at_every_step(play: Any, steps: int) -> None:
-    """Pitfalls 3, 12, 13 and 20."""
-    await cut_at_every_step(play, at_least=steps)
-
-
-async def take_again(stage: Scene) -> None:
-    async def is_free() -> bool:
-        return await stage.other.exists(f"{stage.path}/job") is None
-
-    await stage.zk.ping()  # behind the requests of a cancelled try
-    await until(is_free)
-    await take_and_release(stage)
-
-
-@pytest.mark.parametrize("play", [take_and_release, find_it_taken])
-async def test_cancelled_at_every_moment(play: Any) -> None:
-    """Pitfalls 3, 9 and 10."""
-    await cancel_at_every_moment(play, afterwards=take_again)
-
-
-async def test_expired_at_every_step() -> None:
-    """Pitfalls 12, 13 and 14."""
-
-    async def find_it_free(stage: Scene) -> None:
-        assert await stage.other.exists(f"{stage.path}/job") is None
-        await take_and_release(stage)
-
-    await expire_at_every_step(take_and_release, steps=5, afterwards=find_it_free)
 
 
 async def test_a_program_that_tries_ever_new_paths_does_not_fill_the_memory() -> None:

@@ -1,20 +1,22 @@
-"""Runs a recipe many times: its connection is cut at every request, or its task is cancelled at every turn of the loop.
+"""Runs a recipe many times, each time with a fault at its next request or a cancellation at the next turn of the loop.
 
-Afterwards nothing may be left: no node but the expected ones, no watch on the server, no task.  This is checked here,
-so a play checks only its own result.
+The connection is cut, the session expires, the server refuses, or the task is cancelled.  Afterwards nothing may be
+left: no node but the expected ones, no watch on the server, no task.  This is checked here, so a play checks only its
+own result.
 """
 
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Final
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Final
 from unittest.mock import patch
 
 import zkwire
 from tests.support.recipes import no_task_stays, outcome, until
-from zkwire import Client, NoNodeError
+from zkwire import Client, NoAuthError, NoNodeError, ServerError
 from zkwire.testing import Server
 from zkwire.testing.memory.faults import Fault
 
@@ -22,17 +24,34 @@ LIMIT: Final = 20.0
 PATIENCE = 5.0  # seconds within which all nodes and watches must be gone
 MOST_STEPS: Final = 120
 MOST_TURNS: Final = 600
+# The requests that an ACL can forbid: create, get, set, list, multi, multiRead and addWatch.  Without the permission to
+# delete, nodes stay until the session ends, so deletes are left out.
+NEEDING_PERMISSION: Final = frozenset({1, 4, 5, 8, 12, 14, 15, 19, 21, 22, 106})
+# How long the product waits after a transient refusal before it asks again.
+PAUSES: Final = tuple(
+    f"{module}._PAUSE"
+    for module in (
+        "recipes.line.refusals",
+        "recipes.common.lost_answers",
+        "recipes.common.keeper",
+        "zkwire.session.cleanup",
+    )
+)
 
 
 @dataclass
 class Scene:
-    """The stage of a play: the client `zk`, whose connection is cut or whose task is cancelled; `other`, an undisturbed
-    client; and the recipe's `path`, below which there is no node at the beginning."""
+    """The stage of a play.
+
+    `zk` is the client that is disturbed, `other` an undisturbed one; below the recipe's `path` there is no node at the
+    beginning.  In `kept` the parts of one play keep what they share.
+    """
 
     server: Server
     zk: Client
     other: Client
     path: str
+    kept: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
 
 Play = Callable[[Scene], Awaitable[object]]
@@ -49,61 +68,147 @@ async def scene(path: str = "/recipe", *, session_timeout: float = 10.0) -> Asyn
         yield Scene(server, zk, other, path)
 
 
-async def cut_at_every_step(play: Play, *, stays: Collection[str] = (), at_least: int = 1) -> int:
+async def cut_at_every_step(
+    act: Play, *, prepare: Play | None = None, stays: Collection[str] = (), at_least: int = 1
+) -> int:
     """Cut the connection of `zk` at its first request, in the next run at its second, and so on, each on a new server.
 
     Each request is cut twice: before it is carried out, and after that in place of the reply.  Returns the number of
     requests.
 
-    Arguments: `stays`, paths relative to the recipe's path that may be left at the end, with all nodes below them; the
-    recipe's own node always may.  `at_least`, how many requests the play must have: fewer mean that it did not run.
+    Args:
+        act: what is played; it checks its own result.
+        prepare: played before, without any fault.
+        stays: patterns of paths relative to the recipe's path that may be left at the end; the recipe's own node
+            always may.
+        at_least: how many requests `act` must have: fewer mean that it did not run.
     """
-    # A first pause of 1 ms before reconnecting: otherwise the runs spend most of their time in pauses.
-    with patch("zkwire.session.hosts._FIRST_PAUSE", 0.001):
-        steps = [await _cut(play, stays, is_before=is_before) for is_before in (True, False)]
-    assert min(steps) >= at_least, f"{play} has {steps} steps only"
+    steps = [
+        await _at_every_step(act, f"cut {when} request", drop, prepare=prepare, stays=stays, at_least=at_least)
+        for when, drop in (("before", _drop_before), ("after", _drop_after))
+    ]
     return max(steps)
 
 
-async def _cut(play: Play, stays: Collection[str], *, is_before: bool) -> int:
-    for step in range(1, MOST_STEPS):
-        what = f"cut {'before' if is_before else 'after'} request {step}"
-        async with scene() as stage:
-            drop = stage.server.drop_before if is_before else stage.server.drop_after
-            fault = drop(session=stage.zk.session_id, nth=step)
-            async with _noted(what), no_task_stays():
-                await play(stage)
-            hits = fault.hits
-            fault.end()
-            async with _noted(what):
-                await nothing_stays(stage, stays)
-        if not hits:
-            return step - 1
-    raise AssertionError(f"the play has not ended after {MOST_STEPS} requests")
+def _drop_before(stage: Scene, step: int) -> Fault:
+    return stage.server.drop_before(session=stage.zk.session_id, nth=step)
 
 
-async def expire_at_every_step(play: Play, *, stays: Collection[str] = (), at_least: int = 1) -> None:
+def _drop_after(stage: Scene, step: int) -> Fault:
+    return stage.server.drop_after(session=stage.zk.session_id, nth=step)
+
+
+async def expire_at_every_step(
+    act: Play,
+    *,
+    prepare: Play | None = None,
+    afterwards: Play | None = None,
+    stays: Collection[str] = (),
+    at_least: int = 1,
+    may_raise: tuple[type[Exception], ...] = (),
+) -> int:
     """Play with the session of `zk` expired at its first request, its second and so on, each time on a new server.
 
     The request is carried out, the connection is cut before its answer, and the session expires at once.  The play goes
-    on in the next session, and must not raise an error.
-    Arguments: as for `cut_at_every_step`.
+    on in the next session.
+
+    Args:
+        act, prepare, stays, at_least: the same as for `cut_at_every_step`.
+        afterwards: played in the next session, to see that the recipe still works.
+        may_raise: the errors that `act` may raise.
     """
+    return await _at_every_step(
+        act,
+        "expired after request",
+        _drop_after,
+        prepare=prepare,
+        afterwards=afterwards,
+        stays=stays,
+        at_least=at_least,
+        may_raise=may_raise,
+        expires=True,
+    )
+
+
+async def refuse_at_every_step(
+    act: Play,
+    error: type[ServerError],
+    *,
+    prepare: Play | None = None,
+    afterwards: Play | None = None,
+    stays: Collection[str] = (),
+    at_least: int = 1,
+    may_raise: tuple[type[Exception], ...] = (),
+) -> int:
+    """Play with the first request of `zk` refused, then with its second and so on, each time on a new server.
+
+    Args:
+        act, prepare, stays, at_least: the same as for `cut_at_every_step`.
+        error: the refusal.
+        afterwards: played when nothing is refused any more, to see that the recipe still works.
+        may_raise: the errors that `act` may raise.
+    """
+
+    def refuse(stage: Scene, step: int) -> Fault:
+        fault = stage.server.answering(None, error, session=stage.zk.session_id, nth=step, times=1)
+        if error is NoAuthError:
+            fault.selector._opcodes = NEEDING_PERMISSION
+        return fault
+
+    with ExitStack() as short:
+        for pause in PAUSES:
+            short.enter_context(patch(pause, 0.001))
+        return await _at_every_step(
+            act,
+            f"{error.__name__} at request",
+            refuse,
+            prepare=prepare,
+            afterwards=afterwards,
+            stays=stays,
+            at_least=at_least,
+            may_raise=may_raise,
+        )
+
+
+async def _at_every_step(
+    act: Play,
+    what: str,
+    make_fault: Callable[[Scene, int], Fault],
+    *,
+    prepare: Play | None = None,
+    afterwards: Play | None = None,
+    stays: Collection[str],
+    at_least: int,
+    may_raise: tuple[type[Exception], ...] = (),
+    expires: bool = False,
+) -> int:
     for step in range(1, MOST_STEPS):
-        async with scene() as stage:
-            fault = stage.server.drop_after(session=stage.zk.session_id, nth=step)
-            expiring = asyncio.create_task(_expire_when_hit(stage, fault))
-            async with _noted(f"expired after request {step}"), no_task_stays():
-                await play(stage)
-                expiring.cancel()
-                await outcome(expiring)
-            hits = fault.hits
-            async with _noted(f"expired after request {step}"):
+        # A first pause of 1 ms before reconnecting: otherwise the runs spend most of their time in pauses.
+        with patch("zkwire.session.hosts._FIRST_PAUSE", 0.001):
+            async with scene() as stage, _noted(f"{what} {step}"):
+                if prepare is not None:
+                    await prepare(stage)
+                async with no_task_stays():
+                    fault = make_fault(stage, step)
+                    expiring = asyncio.create_task(_expire_when_hit(stage, fault)) if expires else None
+                    try:
+                        await act(stage)
+                    except may_raise:
+                        assert fault.hits
+                    finally:
+                        if expiring is not None:
+                            expiring.cancel()
+                            await outcome(expiring)
+                    hits = fault.hits
+                    fault.end()
+                    if afterwards is not None and hits:
+                        await outcome(stage.zk.ping())  # the session may have expired with the last request
+                        await afterwards(stage)
                 await nothing_stays(stage, stays)
         if not hits:
-            assert step > at_least, f"{play} has {step - 1} steps only"
-            return
-    raise AssertionError(f"there is no end of steps: {MOST_STEPS}")
+            assert step > at_least, f"{act} has {step - 1} steps only"
+            return step - 1
+    raise AssertionError(f"the play has not ended after {MOST_STEPS} requests")
 
 
 async def _expire_when_hit(stage: Scene, fault: Fault) -> None:
@@ -125,9 +230,14 @@ async def cancel_at_every_moment(
 
     Each run has another path on one server.  Returns the number of turns of the last run.
 
-    Arguments: `prepare`, run before and never cancelled; `afterwards`, run after the cancellation, to see that the
-    recipe still works; `stays`, as for `cut_at_every_step`; `most`, the last number of turns, for an `act` that waits
-    for ever; `again_after`, how many turns later to cancel the task a second time, None for once only.
+    Args:
+        act: what is played and cancelled.
+        prepare: played before, and never cancelled.
+        afterwards: played after the cancellation, to see that the recipe still works.
+        stays: the same as for `cut_at_every_step`.
+        at_least: how many turns `act` must take.
+        most: the last number of turns, for an `act` that waits for ever.
+        again_after: how many turns later to cancel the task a second time; None for once only.
     """
     async with scene() as stage:
         for count in itertools.count():
@@ -166,13 +276,12 @@ async def _awaited(act: Play, stage: Scene) -> None:
 async def nothing_stays(stage: Scene, stays: Collection[str] = ()) -> None:
     """Wait until no node but the allowed ones is left below the recipe's path, and no watch on the server."""
     await stage.zk.ping()
-    allowed = [f"{stage.path}/{name}" for name in stays]
     left: list[str] = []
 
     async def none_left() -> bool:
         nonlocal left
         nodes = await below(stage.other, stage.path)
-        left = [node for node in nodes if not any(node == path or node.startswith(f"{path}/") for path in allowed)]
+        left = [node for node in nodes if not any(fnmatchcase(node, f"{stage.path}/{name}") for name in stays)]
         return not left
 
     try:

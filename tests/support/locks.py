@@ -1,15 +1,16 @@
-"""Helpers for the tests of locks: two clients, tasks that wait in a line, cancelled waits, and expired sessions."""
+"""Helpers for the tests of locks: two clients, and tasks that wait in a line."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import zkwire
-from recipes import Lease, LockLostError
+from recipes.line import ticket_data
 from recipes.line.locking import Locking
-from tests.support.everywhere import Play, Scene, cancel_at_every_moment, no_watch_stays, nothing_stays, scene
-from tests.support.recipes import no_task_stays, outcome, until, until_line
+from recipes.line.proofs import Proofs
+from tests.support.everywhere import no_watch_stays
+from tests.support.recipes import until, until_line
 from zkwire import Client
 from zkwire.testing import Server
 
@@ -50,54 +51,18 @@ async def release(*leases: Any) -> None:
         await lease.release()
 
 
-async def cancel_every_wait(
-    act: Play,
-    *,
-    hold: Callable[[Scene], Awaitable[Sequence[Lease]]],
-    afterwards: Play,
-    while_held: Play | None = None,
-    stays: Collection[str] = (),
-    most: int = 50,
-) -> None:
-    """Cancel `act` at every moment while it waits for the leases of `hold`; then release them and play `afterwards`.
-
-    Arguments: `while_held`, played after the cancellation and before the release; `stays`, the same as for
-    `cut_at_every_step`; `most`, the number of turns of the event loop to try.
-    """
-    held: list[Lease] = []
-
-    async def prepare(stage: Scene) -> None:
-        held[:] = await hold(stage)
-
-    async def release_and_play(stage: Scene) -> None:
-        for lease in held:
-            lease.check()
-        if while_held is not None:
-            await while_held(stage)
-        await release(*held)
-        await afterwards(stage)
-
-    await cancel_at_every_moment(act, prepare=prepare, afterwards=release_and_play, stays=stays, most=most)
+PROOFS = Proofs("a secret", 20)
 
 
-async def expire_at_every_step(play: Play, *, steps: int, afterwards: Play) -> None:
-    """Play with the session of `zk` expired behind its first request, its second and so on, each time on a new server.
-
-    The play may lose its lock, and must leave nothing else behind; `afterwards` is played in the new session.
-    """
-    for step in range(1, steps + 1):
-        async with scene() as stage, no_task_stays():
-            await _expire_behind(stage, play, step)
-            await outcome(stage.zk.ping())
-            await afterwards(stage)
-            await nothing_stays(stage)
+def limit(version: int, seconds: float) -> bytes:
+    """Return what the holder whose ticket `hung` has made writes as `version` of its data."""
+    proof = PROOFS.proof(version)
+    assert proof is not None
+    return ticket_data.limited(seconds, proof, b"host-7")
 
 
-async def _expire_behind(stage: Scene, play: Play, step: int) -> None:
-    with stage.server.hold_replies(session=stage.zk.session_id, nth=step, times=1) as held:
-        playing = asyncio.create_task(outcome(play(stage)))
-        await until(lambda: bool(held.hits) or playing.done())
-        stage.server.expire(stage.zk.session_id)
-        held.end()
-        came = await playing
-    assert came is None or isinstance(came, LockLostError), repr(came)
+async def hung(zk: Client, path: str, seconds: float, prefix: str = "lock-") -> str:
+    """Create the ticket of a holder whose program hangs after it has written its limit, and whose session lives."""
+    node = await zk.create(f"{path}/_c_{PROOFS.id}-{prefix}", ephemeral=True, sequential=True, make_parents=True)
+    await zk.set(node, limit(1, seconds))
+    return node

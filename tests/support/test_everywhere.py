@@ -3,22 +3,8 @@
 import pytest
 
 import zkwire
-from recipes import Lock
 from tests.support import everywhere
 from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step
-
-
-async def acquire_and_release(stage: Scene) -> None:
-    async with Lock(stage.zk, stage.path):
-        pass
-
-
-async def test_a_lock_is_cut_at_every_step() -> None:
-    assert await cut_at_every_step(acquire_and_release, at_least=3) < 30
-
-
-async def test_a_lock_is_cancelled_at_every_moment() -> None:
-    await cancel_at_every_moment(acquire_and_release, afterwards=acquire_and_release, at_least=5)
 
 
 async def careless(stage: Scene) -> None:

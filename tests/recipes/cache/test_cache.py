@@ -15,11 +15,12 @@ import zkwire
 from recipes import Cache, CacheChange, ChangeStream
 from recipes.cache.mirror import Mirror, differs
 from tests.support import rogue
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays
+from tests.support.everywhere import no_watch_stays
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, no_task_stays, outcome, until
 from tests.support.rogue import Peer, Rogue
-from zkwire import Client, Node, NoNodeError, SessionState, Stat, ThrottledError, WatchEventType
+from tests.support.trees import shown, tree, until_equal
+from zkwire import Client, Node, SessionState, Stat, ThrottledError, WatchEventType
 from zkwire.testing import RealServer, Server, ServerProcess
 
 pytestmark = pytest.mark.limit(30)
@@ -35,43 +36,6 @@ def hosts(request: pytest.FixtureRequest) -> str:
     """One of the servers."""
     server: RealServer | ServerProcess = request.getfixturevalue(request.param)
     return server.hosts
-
-
-async def tree(zk: Client, path: str) -> dict[str, Node]:
-    """Read the tree at the server, node by node."""
-    try:
-        found = {path: await zk.get(path)}
-        names = await zk.get_children(path)
-    except NoNodeError:
-        return {}
-    for name in names:
-        found |= await tree(zk, f"{path.rstrip('/')}/{name}")
-    return found
-
-
-def shown(cache: Cache, path: str | None = None) -> dict[str, Node]:
-    """Return what a cache shows, found from its children."""
-    path = path or cache.path
-    node = cache.get(path)
-    if node is None:
-        assert cache.children(path) is None
-        return {}
-    found = {path: node}
-    for name in cache.children(path) or ():
-        found |= shown(cache, f"{path.rstrip('/')}/{name}")
-    return found
-
-
-async def until_equal(cache: Cache, zk: Client, limit: float = 15.0) -> None:
-    """Wait until the cache shows exactly the tree at the server."""
-    there: dict[str, Node] = {}
-
-    async def is_equal() -> bool:
-        nonlocal there
-        there = await tree(zk, cache.path)
-        return cache.is_current and shown(cache) == there
-
-    await until(is_equal, limit=limit, what=f"{len(shown(cache))} nodes are shown, {len(there)} exist")
 
 
 async def until_stat(cache: Cache, zk: Client) -> None:
@@ -491,41 +455,6 @@ async def test_a_node_above_the_reply_limit_ends_the_cache_with_an_error_that_na
 
 
 # -- lost connections and sessions ------------------------------------------------------------------------------------
-
-
-async def look_and_change(stage: Scene) -> None:
-    """Follow the changes of another client."""
-    await stage.other.create(f"{stage.path}/a/b", b"1", make_parents=True)
-    async with Cache(stage.zk, stage.path) as cache:
-        await stage.other.set(f"{stage.path}/a", b"2")
-        await stage.other.create(f"{stage.path}/a/c", b"3")
-        await until_equal(cache, stage.other, limit=10)
-        await stage.other.delete(f"{stage.path}/a/b")
-        await stage.other.create(f"{stage.path}/d", b"4")
-        await until_equal(cache, stage.other, limit=10)
-    await stage.other.delete_tree(stage.path)
-
-
-async def test_it_follows_wherever_the_connection_is_cut() -> None:
-    """Pitfalls 30, 34 and 39."""
-    assert await cut_at_every_step(look_and_change, at_least=6) < 30
-
-
-async def test_entering_and_leaving_can_be_cancelled_at_every_moment() -> None:
-    async def prepare(stage: Scene) -> None:
-        await stage.other.create(f"{stage.path}/a/b", make_parents=True)
-
-    async def act(stage: Scene) -> None:
-        async with Cache(stage.zk, stage.path) as cache:
-            changes = cache.changes()
-            await stage.other.set(f"{stage.path}/a", b"1")
-            await anext(changes)
-
-    async def afterwards(stage: Scene) -> None:
-        async with Cache(stage.zk, stage.path) as cache:
-            assert shown(cache) == await tree(stage.other, stage.path)
-
-    await cancel_at_every_moment(act, prepare=prepare, afterwards=afterwards, stays=["a"], at_least=10)
 
 
 async def test_changes_missed_without_a_connection_are_reported(hosts: str, path: str) -> None:

@@ -9,21 +9,19 @@ import pytest
 
 import zkwire
 from recipes import DoubleBarrier
+
+# -- the double barrier -----------------------------------------------------------------------------------------------
+from tests.recipes.plays.others import meet, take_part
 from tests.support.client import Server, turns
 from tests.support.everywhere import (
     Scene,
     below,
-    cancel_at_every_moment,
-    cut_at_every_step,
-    expire_at_every_step,
     nothing_stays,
     scene,
 )
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_state, until_watches
 from zkwire import Client, SessionState
 from zkwire.testing import RealServer
-
-# -- the double barrier -----------------------------------------------------------------------------------------------
 
 
 async def members(zk: Client, path: str) -> list[str]:
@@ -334,53 +332,6 @@ async def test_a_member_that_comes_between_two_sessions_enters_with_the_others()
             await other
         await entering
         await asyncio.gather(one.leave(within=5), two.leave(within=5))
-
-
-async def take_part(barrier: DoubleBarrier) -> None:
-    async with barrier:
-        pass
-
-
-async def meet(stage: Scene) -> None:
-    one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
-    other = asyncio.create_task(take_part(two))
-    try:
-        await take_part(one)
-        await other
-    finally:
-        other.cancel()
-        await outcome(other)
-
-
-async def test_the_connection_is_cut_at_every_request() -> None:
-    await cut_at_every_step(meet, at_least=5)
-
-
-async def test_the_task_is_cancelled_at_every_moment() -> None:
-    await cancel_at_every_moment(meet, afterwards=meet, at_least=10, stays=["ready"])
-
-
-async def meet_or_give_up(stage: Scene) -> None:
-    """As `meet`, but `zk` gives up entering when the other member has finished its round."""
-    one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
-    other = asyncio.create_task(take_part(two))
-    entering = asyncio.create_task(one.enter())
-    await asyncio.wait([entering, other], return_when=asyncio.FIRST_COMPLETED)
-    for _ in range(3):
-        await outcome(stage.zk.ping())
-    if other.done() and not entering.done():
-        entering.cancel()
-        await outcome(entering)
-    else:
-        await entering
-        await one.leave()
-    await other
-
-
-async def test_the_session_expires_at_every_request() -> None:
-    """The other member does not wait for one whose session expires inside.  A member whose session expires while it
-    enters may find that the round has gone on without it."""
-    await expire_at_every_step(meet_or_give_up, stays=["ready"], at_least=5)
 
 
 async def test_a_member_that_must_not_read_its_own_node_gets_the_error(each_server: Server, path: str) -> None:

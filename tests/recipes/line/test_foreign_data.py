@@ -9,7 +9,7 @@ import pytest
 import zkwire
 from recipes import Election, Lease, Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock, TryLock, WriteLease
 from recipes.line.locking import Locking
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.everywhere import scene
 from tests.support.locks import start_waiting
 from tests.support.recipes import line, no_task_stays, outcome, two_clients, until, until_armed, until_line
 from zkwire import Client, TransactionError
@@ -133,29 +133,6 @@ async def test_a_write_that_was_cancelled_or_cut_off_is_not_taken_for_another_cl
         assert await Election(stage.other, stage.path).candidates() == [b"last"]
         term.check()
         await term.resign()
-
-
-async def test_a_holder_that_writes_survives_a_cut_and_a_cancellation_at_every_step() -> None:
-    """Pitfalls 9, 10 and 13."""
-
-    async def play(stage: Scene) -> None:
-        term = await Election(stage.zk, stage.path, b"0").acquire()
-        try:
-            for data in (b"1", b"2"):
-                came = await outcome(term.set(data))
-                if isinstance(came, asyncio.CancelledError):
-                    raise came
-                assert came is None or isinstance(came, zkwire.ConnectionLostError)
-                term.check()
-            await term.set(b"3")
-            assert (await stage.other.get(term.path)).data == b"3"
-        except zkwire.ConnectionLostError:
-            term.check()
-        finally:
-            await term.resign()
-
-    await cut_at_every_step(play, at_least=5)
-    await cancel_at_every_moment(play)
 
 
 # -- waiting clients --------------------------------------------------------------------------------------------------

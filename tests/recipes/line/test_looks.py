@@ -14,9 +14,6 @@ from recipes.line.locking import Locking
 from recipes.line.looks import _MOST, _MOST_REMEMBERED, looks_of
 from tests.support.everywhere import (
     Scene,
-    cancel_at_every_moment,
-    cut_at_every_step,
-    expire_at_every_step,
     nothing_stays,
     scene,
 )
@@ -270,31 +267,6 @@ async def test_a_few_tasks_that_enter_at_once_need_one_round_trip_each(zookeeper
 
 
 # -- faults -----------------------------------------------------------------------------------------------------------
-
-
-async def enter_as_a_crowd(stage: Scene) -> None:
-    """A few tasks enter; all but the first share looks."""
-    with patch("recipes.line.looks._MOST", 1):
-        entering = crowd(stage.zk, stage.path, count=4)
-    try:
-        await asyncio.gather(*entering.tasks)
-    finally:
-        for task in entering.tasks:
-            task.cancel()
-        await asyncio.wait(entering.tasks)
-    assert sorted(entering.served) == list(range(4))
-
-
-async def test_a_crowd_is_served_although_its_connection_is_cut_at_any_request() -> None:
-    await cut_at_every_step(enter_as_a_crowd, at_least=12)
-
-
-async def test_a_crowd_is_served_although_its_session_expires_at_any_request() -> None:
-    await expire_at_every_step(enter_as_a_crowd, at_least=12)
-
-
-async def test_a_crowd_that_is_cancelled_at_any_moment_leaves_nothing() -> None:
-    await cancel_at_every_moment(enter_as_a_crowd, at_least=10)
 
 
 async def test_a_try_whose_session_expires_while_it_shares_a_look_is_repeated() -> None:

@@ -11,7 +11,7 @@ from recipes import Election, Lock, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import strangers
 from recipes.line.locking import Locking
 from recipes.line.strangers import Strangers
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.everywhere import scene
 from tests.support.locks import start_waiting, watch_count
 from tests.support.recipes import line, no_task_stays, proxied, two_clients, until, until_line
 from zkwire import ACL, Client, Perms
@@ -190,28 +190,6 @@ async def test_a_ticket_with_the_name_of_such_a_node_counts(zookeeper: RealServe
         await (await waiter).release()
 
 
-async def test_going_round_survives_a_cut_and_a_cancellation_at_every_step() -> None:
-    """Pitfalls 9, 10 and 13."""
-
-    async def prepare(stage: Scene) -> None:
-        await stranger(stage.other, stage.path)
-
-    async def act(stage: Scene) -> None:
-        assert await Lock(stage.zk, stage.path).try_acquire() is None
-        async with Lock(stage.zk, stage.path).hold(within=0):
-            pass
-        async with Lock(stage.zk, stage.path):
-            pass
-
-    async def play(stage: Scene) -> None:
-        await prepare(stage)
-        await act(stage)
-
-    stays = ["_c_x-lock-0000000000"]
-    await cut_at_every_step(play, stays=stays, at_least=7)
-    await cancel_at_every_moment(act, prepare=prepare, stays=stays)
-
-
 async def test_an_election_shows_no_such_nodes(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, other):
         await stranger(other, path, data=b"false")
@@ -271,31 +249,6 @@ async def test_a_hand_over_in_a_line_with_such_a_node_is_noticed(zookeeper: Real
         await other.delete(node)
         await release_all([*waiters, last])
         assert await line(other, path) == []
-
-
-async def test_waiting_for_such_a_node_survives_a_cut_and_a_cancellation_at_every_step() -> None:
-    """Pitfalls 9, 10, 12 and 13."""
-
-    async def prepare(stage: Scene) -> None:
-        await stranger(stage.other, stage.path, acl=UNREADABLE, ephemeral=True)
-
-    async def act(stage: Scene) -> None:
-        await (await Lock(stage.zk, stage.path).acquire()).release()
-
-    async def afterwards(stage: Scene) -> None:
-        await stage.other.delete(f"{stage.path}/_c_x-lock-0000000000")
-        await act(stage)
-
-    async def play(stage: Scene) -> None:
-        await prepare(stage)
-        waiter = asyncio.create_task(act(stage))
-        await until_line(stage.other, stage.path, 2)
-        await until(lambda: watch_count(stage.zk) == 2)  # its own node and the children
-        await stage.other.delete(f"{stage.path}/_c_x-lock-0000000000")
-        await waiter
-
-    await cut_at_every_step(play, at_least=6)
-    await cancel_at_every_moment(act, prepare=prepare, afterwards=afterwards, most=60)
 
 
 async def test_a_line_whose_children_must_not_be_listed_is_an_error(zookeeper: RealServer, path: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -13,12 +13,10 @@ from recipes import Item, LockLostError, Queue
 from recipes.line.certainty import Certainty
 from tests.support.client import Server as AnyServer
 from tests.support.clock import Clock
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.support.examples import some_in_quick
+from tests.support.everywhere import Scene, no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
     PATH,
-    STAYS,
     clients,
     contents,
     drain,
@@ -277,47 +275,6 @@ async def test_a_claim_whose_reads_are_refused_for_the_moment_is_made_all_the_sa
                 item.check()
                 assert item == b"x"
         await settled(other, PATH)
-
-
-async def claim_one(stage: Scene) -> None:
-    """Pitfall 24."""
-    await Queue(stage.other, stage.path).put_many([b"0", b"1"])
-    async with Queue(stage.zk, stage.path).claim() as item:
-        assert item.data == b"0"
-        assert await Queue(stage.other, stage.path).size() == 1
-    assert await contents(stage) == [b"1"]
-
-
-async def claim_and_hand_back(stage: Scene) -> None:
-    await Queue(stage.other, stage.path).put_many([b"0", b"1"])
-    with body_raises(KeyError):
-        async with Queue(stage.zk, stage.path).claim():
-            raise KeyError
-    assert await contents(stage) == [b"0", b"1"]
-
-
-@pytest.mark.parametrize(("play", "steps"), some_in_quick([(claim_and_hand_back, 5), (claim_one, 6)], 1))
-async def test_a_claim_ends_well_wherever_the_connection_is_cut(
-    play: Callable[[Scene], Awaitable[None]], steps: int
-) -> None:
-    assert await cut_at_every_step(play, stays=STAYS, at_least=steps) < 60
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_cancelled_claim_loses_nothing() -> None:
-    handled: list[bytes] = []
-
-    async def claim(stage: Scene) -> None:
-        handled.clear()
-        async with Queue(stage.zk, stage.path).claim() as item:
-            await asyncio.sleep(0)
-            handled.append(item.data)
-
-    async def afterwards(stage: Scene) -> None:
-        left = await contents(stage)
-        assert left == numbers(3) or (left == [b"1", b"2"] and handled == [b"0"])
-
-    await cancel_at_every_moment(claim, prepare=three_are_there, afterwards=afterwards, stays=STAYS, at_least=8)
 
 
 @pytest.mark.parametrize("carried_out", [False, True])

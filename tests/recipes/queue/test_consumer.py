@@ -1,14 +1,14 @@
 """Taking items out: each at most once, none lost by a cut or a cancellation, and no herd among competing consumers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.everywhere import Scene, below, cancel_at_every_moment, cut_at_every_step, scene
+from tests.support.everywhere import Scene, below, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
     PATH,
@@ -21,58 +21,12 @@ from tests.support.queues import (
     settled,
     three_are_there,
 )
-from tests.support.recipes import no_task_stays, outcome, until, until_line
+from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import Client
 from zkwire.testing import Server, VirtualClock
 from zkwire.testing.memory.faults import Hold
 
 # -- lost answers and cancellation ------------------------------------------------------------------------------------
-
-
-async def get_two(stage: Scene) -> None:
-    """Pitfall 23."""
-    await three_are_there(stage)
-    queue = Queue(stage.zk, stage.path)
-    assert await queue.get() == b"0"
-    assert await queue.get() == b"1"
-    assert await contents(stage) == [b"2"]
-
-
-async def wait_and_get(stage: Scene) -> None:
-    taking = asyncio.create_task(Queue(stage.zk, stage.path).get())
-    await until_line(stage.other, f"{stage.path}/consumers", 1)
-    await Queue(stage.other, stage.path).put(b"0")
-    assert await taking == b"0"
-    assert await contents(stage) == []
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-@pytest.mark.parametrize("play", [get_two, wait_and_get])
-async def test_a_get_takes_once_wherever_the_connection_is_cut(play: Callable[[Scene], Awaitable[None]]) -> None:
-    assert await cut_at_every_step(play, stays=STAYS, at_least=8) < 60
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_cancelled_get_loses_nothing() -> None:
-    """Pitfall 9, too: the queue is as good as before, also for the consumer that was cancelled."""
-    found: list[bytes] = []
-    queues: list[Queue] = []
-
-    async def prepare(stage: Scene) -> None:
-        found.clear()
-        queues[:] = [Queue(stage.zk, stage.path)]
-        await three_are_there(stage)
-
-    async def get(stage: Scene) -> None:
-        found.append(await queues[0].get())
-
-    async def afterwards(stage: Scene) -> None:
-        await settled(stage.other, stage.path)
-        assert found in ([], [b"0"])
-        assert [*found, await queues[0].get()] == [b"0", b"1"][: len(found) + 1]
-        assert await contents(stage) == numbers(3)[len(found) + 1 :]
-
-    await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
 
 
 @pytest.mark.usefixtures("idle_traces_go_soon")
@@ -94,19 +48,6 @@ async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(
     await cancel_at_every_moment(
         get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5, again_after=again_after
     )
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_cancelled_wait_leaves_nothing() -> None:
-    async def get(stage: Scene) -> None:
-        await Queue(stage.zk, stage.path).get()
-
-    async def afterwards(stage: Scene) -> None:
-        await settled(stage.other, stage.path)
-        await Queue(stage.other, stage.path).put(b"0")
-        assert await contents(stage) == [b"0"]
-
-    await cancel_at_every_moment(get, afterwards=afterwards, stays=STAYS, most=40)
 
 
 @pytest.mark.parametrize("carried_out", [False, True])

@@ -1,20 +1,17 @@
 """Putting items: each put is carried out once, in order, all or nothing, and within the bound of the queue."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.support.examples import some_in_quick
+from tests.support.everywhere import no_watch_stays, scene
 from tests.support.locks import watch_count
 from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.queues import (
     PATH,
-    STAYS,
     Counting,
     clients,
     contents,
@@ -54,93 +51,6 @@ async def test_concurrent_puts_keep_the_order_of_the_calls() -> None:
 
 
 # -- lost answers -----------------------------------------------------------------------------------------------------
-
-
-async def put_three(stage: Scene) -> None:
-    queue = Queue(stage.zk, stage.path)
-    for data in numbers(3):
-        await queue.put(data)
-    assert await contents(stage) == numbers(3)
-
-
-async def put_while_another_client_takes(stage: Scene) -> None:
-    """Pitfall 23, from the other side: the item may be gone before its producer looks for it."""
-    taking = asyncio.create_task(Queue(stage.other, stage.path).get())
-    await Queue(stage.zk, stage.path).put(b"0")
-    assert await taking == b"0"
-    assert await contents(stage) == []
-
-
-async def put_many(stage: Scene) -> None:
-    await Queue(stage.zk, stage.path).put_many(numbers(3))
-    assert await contents(stage) == numbers(3)
-
-
-async def put_within_a_bound(stage: Scene) -> None:
-    queue = Queue(stage.zk, stage.path, 2)
-    await queue.put_many([b"0", b"1"])
-    waiting = asyncio.create_task(queue.put(b"2"))
-    await until_line(stage.other, f"{stage.path}/producers", 1)
-    assert await Queue(stage.other, stage.path).get() == b"0"
-    await waiting
-    assert await contents(stage) == [b"1", b"2"]
-
-
-async def put_with_numbers_used_up(stage: Scene) -> None:
-    queue = Queue(stage.zk, stage.path)
-    await Queue(stage.other, stage.path).put(b"0")
-    assert await contents(stage) == [b"0"]
-    stage.server._machine.tree.nodes[f"{stage.path}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
-    await queue.put_many(numbers(3))
-    assert await contents(stage) == numbers(3)
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-@pytest.mark.parametrize(
-    ("play", "steps"),
-    some_in_quick(
-        [
-            (put_three, 5),
-            (put_while_another_client_takes, 1),
-            (put_many, 3),
-            (put_within_a_bound, 8),
-            (put_with_numbers_used_up, 2),
-        ],
-        2,
-    ),
-)
-async def test_a_put_is_made_once_wherever_the_connection_is_cut(
-    play: Callable[[Scene], Awaitable[None]], steps: int
-) -> None:
-    assert await cut_at_every_step(play, stays=STAYS, at_least=steps) < 60
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-@pytest.mark.parametrize(("items", "maxsize"), [(1, None), (2, None), (1, 2)], ids=["put", "put_many", "bounded"])
-async def test_a_cancelled_put_is_made_once_or_not_at_all(items: int, maxsize: int | None) -> None:
-    async def put(stage: Scene) -> None:
-        await Queue(stage.zk, stage.path, maxsize).put_many(numbers(items))
-
-    async def afterwards(stage: Scene) -> None:
-        assert await contents(stage) in (numbers(items), [])
-
-    await cancel_at_every_moment(put, afterwards=afterwards, stays=STAYS)
-
-
-@pytest.mark.usefixtures("idle_traces_go_soon")
-async def test_a_cancelled_put_that_waits_for_room_leaves_nothing() -> None:
-    async def fill(stage: Scene) -> None:
-        await Queue(stage.other, stage.path, 1).put(b"0")
-
-    async def put(stage: Scene) -> None:
-        await Queue(stage.zk, stage.path, 1).put(b"1")
-
-    async def afterwards(stage: Scene) -> None:
-        assert await contents(stage) == [b"0"]
-        await Queue(stage.zk, stage.path, 1).put(b"2", within=5)
-        assert await contents(stage) == [b"2"]
-
-    await cancel_at_every_moment(put, prepare=fill, afterwards=afterwards, stays=STAYS, most=40)
 
 
 @pytest.mark.parametrize("carried_out", [False, True])

@@ -7,8 +7,8 @@ import pytest
 import zkwire
 from recipes import Queue
 from tests.support.client import Server, turns
-from tests.support.everywhere import Scene, cancel_at_every_moment, scene
-from tests.support.queues import PATH, STAYS, Counting, clients, contents, numbers, settled
+from tests.support.everywhere import Scene, scene
+from tests.support.queues import PATH, Counting, clients, contents, numbers, settled
 from tests.support.recipes import body_raises, until_armed, until_line
 
 
@@ -63,30 +63,6 @@ async def test_a_get_behind_an_own_put_finds_the_item_although_a_look_was_under_
             await turns(10)
         await putting
         assert [await queue.get(), await first] == [b"urgent", b"0"]
-
-
-async def test_whenever_a_task_is_cancelled_the_tasks_before_and_behind_it_get_their_items() -> None:
-    """It may be the one that has to make the next look for the others."""
-    queues: list[Queue] = []
-    others: list[asyncio.Task[bytes]] = []
-    found: list[bytes] = []
-
-    async def prepare(stage: Scene) -> None:
-        found.clear()
-        await Queue(stage.other, stage.path).put_many(numbers(4))
-        queues[:] = [Queue(stage.zk, stage.path)]
-        others[:] = [asyncio.create_task(queues[0].get())]
-        await asyncio.sleep(0)
-
-    async def get(stage: Scene) -> None:
-        others.append(asyncio.create_task(queues[0].get()))
-        found.append(await queues[0].get())
-
-    async def afterwards(stage: Scene) -> None:
-        found.extend(await asyncio.gather(*others))
-        assert sorted([*found, *await contents(stage)]) == numbers(4)
-
-    await cancel_at_every_moment(get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5)
 
 
 # -- confirmed lists --------------------------------------------------------------------------------------------------

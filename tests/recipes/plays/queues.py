@@ -1,0 +1,223 @@
+"""Plays of the queue: each item is put once, taken once at most, and none is lost."""
+
+import asyncio
+from typing import Final
+
+import zkwire
+from recipes import LockLostError, Queue
+from tests.recipes.plays.entry import CANCEL, CUT, EVERY, EXPIRE, FORBID, REFUSE, Entry
+from tests.support.everywhere import Scene
+from tests.support.queues import STAYS, contents, numbers, settled, three_are_there
+from tests.support.recipes import body_raises, until_line
+
+# -- put --------------------------------------------------------------------------------------------------------------
+
+
+async def put_three(stage: Scene) -> None:
+    queue = Queue(stage.zk, stage.path)
+    for data in numbers(3):
+        await queue.put(data)
+    assert await contents(stage) == numbers(3)
+
+
+async def put_while_another_client_takes(stage: Scene) -> None:
+    """Pitfall 23, from the other side: the item may be gone before its producer looks for it."""
+    taking = asyncio.create_task(Queue(stage.other, stage.path).get())
+    await Queue(stage.zk, stage.path).put(b"0")
+    assert await taking == b"0"
+    assert await contents(stage) == []
+
+
+async def put_many(stage: Scene) -> None:
+    await Queue(stage.zk, stage.path).put_many(numbers(3))
+    assert await contents(stage) == numbers(3)
+
+
+async def put_within_a_bound(stage: Scene) -> None:
+    queue = Queue(stage.zk, stage.path, 2)
+    await queue.put_many([b"0", b"1"])
+    waiting = asyncio.create_task(queue.put(b"2"))
+    await until_line(stage.other, f"{stage.path}/producers", 1)
+    assert await Queue(stage.other, stage.path).get() == b"0"
+    await waiting
+    assert await contents(stage) == [b"1", b"2"]
+
+
+async def put_with_numbers_used_up(stage: Scene) -> None:
+    queue = Queue(stage.zk, stage.path)
+    await Queue(stage.other, stage.path).put(b"0")
+    assert await contents(stage) == [b"0"]
+    stage.server._machine.tree.nodes[f"{stage.path}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+    await queue.put_many(numbers(3))
+    assert await contents(stage) == numbers(3)
+
+
+async def put_two(stage: Scene) -> None:
+    await Queue(stage.zk, stage.path).put_many(numbers(2))
+
+
+async def put_one_within_a_bound(stage: Scene) -> None:
+    await Queue(stage.zk, stage.path, 2).put(b"0")
+
+
+async def both_or_none_are_there(stage: Scene) -> None:
+    assert await contents(stage) in (numbers(2), [])
+
+
+async def one_or_none_is_there(stage: Scene) -> None:
+    assert await contents(stage) in (numbers(1), [])
+
+
+async def fill(stage: Scene) -> None:
+    await Queue(stage.other, stage.path, 1).put(b"0")
+
+
+async def put_without_room(stage: Scene) -> None:
+    await Queue(stage.zk, stage.path, 1).put(b"1")
+
+
+async def put_with_room(stage: Scene) -> None:
+    assert await contents(stage) == [b"0"]
+    await Queue(stage.zk, stage.path, 1).put(b"2", within=5)
+    assert await contents(stage) == [b"2"]
+
+
+# -- get --------------------------------------------------------------------------------------------------------------
+
+
+async def get_two(stage: Scene) -> None:
+    """Pitfall 23."""
+    queue = Queue(stage.zk, stage.path)
+    assert await queue.get() == b"0"
+    assert await queue.get() == b"1"
+    assert await contents(stage) == [b"2"]
+
+
+async def wait_and_get(stage: Scene) -> None:
+    taking = asyncio.create_task(Queue(stage.zk, stage.path).get())
+    await until_line(stage.other, f"{stage.path}/consumers", 1)
+    await Queue(stage.other, stage.path).put(b"0")
+    assert await taking == b"0"
+    assert await contents(stage) == []
+
+
+async def fill_with_three(stage: Scene) -> None:
+    stage.kept.update(queue=Queue(stage.zk, stage.path), found=[])
+    await three_are_there(stage)
+
+
+async def get_one(stage: Scene) -> None:
+    stage.kept["found"].append(await stage.kept["queue"].get())
+
+
+async def get_the_others(stage: Scene) -> None:
+    """Pitfall 9: the queue is as good as before, also for the consumer that was cancelled."""
+    found = stage.kept["found"]
+    await settled(stage.other, stage.path)
+    assert found in ([], [b"0"])
+    assert [*found, await stage.kept["queue"].get()] == [b"0", b"1"][: len(found) + 1]
+    assert await contents(stage) == numbers(3)[len(found) + 1 :]
+
+
+async def one_at_most_is_lost(stage: Scene) -> None:
+    """The item that the expired session took may be lost; the consumer got the next one then."""
+    (first,) = stage.kept["found"]
+    left = await contents(stage)
+    assert (first, left) in ((b"0", [b"1", b"2"]), (b"1", [b"2"]))
+
+
+async def get_with_others(stage: Scene) -> None:
+    """The cancelled task may be the one that has to list the items for the tasks before and after it."""
+    stage.kept["others"] = [asyncio.create_task(stage.kept["queue"].get())]
+    await asyncio.sleep(0)
+    stage.kept["others"].append(asyncio.create_task(stage.kept["queue"].get()))
+    await get_one(stage)
+
+
+async def all_get_an_item(stage: Scene) -> None:
+    found = [*stage.kept["found"], *await asyncio.gather(*stage.kept.pop("others", ()))]
+    assert sorted([*found, *await contents(stage)]) == numbers(3)
+
+
+async def get_nothing(stage: Scene) -> None:
+    await Queue(stage.zk, stage.path).get()
+
+
+async def put_by_another(stage: Scene) -> None:
+    await settled(stage.other, stage.path)
+    await Queue(stage.other, stage.path).put(b"0")
+    assert await contents(stage) == [b"0"]
+
+
+# -- claim ------------------------------------------------------------------------------------------------------------
+
+
+async def claim_one(stage: Scene) -> None:
+    """Pitfall 24."""
+    async with Queue(stage.zk, stage.path).claim() as item:
+        assert item.data == b"0"
+        assert await Queue(stage.other, stage.path).size() == 2
+    assert await contents(stage) == [b"1", b"2"]
+
+
+async def claim_and_hand_back(stage: Scene) -> None:
+    with body_raises(KeyError):
+        async with Queue(stage.zk, stage.path).claim():
+            raise KeyError
+    assert await contents(stage) == numbers(3)
+
+
+async def claim_and_handle(stage: Scene) -> None:
+    async with Queue(stage.zk, stage.path).claim() as item:
+        await asyncio.sleep(0)
+        stage.kept["found"].append(item.data)
+
+
+async def nothing_is_lost(stage: Scene) -> None:
+    left = await contents(stage)
+    assert left == numbers(3) or (left == [b"1", b"2"] and stage.kept["found"] == [b"0"])
+
+
+_UNKNOWN: Final = (
+    zkwire.ConnectionLostError,
+    zkwire.SessionExpiredError,
+)  # nothing shows any more whether it was written
+
+ENTRIES: Final = [
+    Entry("queue, put", put_three, {CUT}, stays=STAYS, steps=5),
+    Entry("queue, put while another client takes", put_while_another_client_takes, {CUT}, stays=STAYS),
+    Entry("queue, put many", put_many, {CUT}, stays=STAYS, steps=3, is_slow=True),
+    Entry("queue, put within a bound", put_within_a_bound, {CUT}, stays=STAYS, steps=8, is_slow=True),
+    Entry("queue, put with numbers used up", put_with_numbers_used_up, {CUT}, stays=STAYS, steps=2, is_slow=True),
+    Entry(
+        "queue, put two", put_two, afterwards=both_or_none_are_there, stays=STAYS, lost=_UNKNOWN, raises_refusals=True
+    ),
+    Entry(
+        "queue, put one within a bound",
+        put_one_within_a_bound,
+        afterwards=one_or_none_is_there,
+        stays=STAYS,
+        lost=_UNKNOWN,
+        raises_refusals=True,
+    ),
+    Entry("queue, no room", put_without_room, {CANCEL}, prepare=fill, afterwards=put_with_room, stays=STAYS, most=40),
+    Entry("queue, get", get_two, {CUT}, prepare=three_are_there, stays=STAYS, steps=8),
+    Entry("queue, wait and get", wait_and_get, {CUT}, stays=STAYS, steps=8),
+    Entry("queue, get one", get_one, {CANCEL, CUT}, fill_with_three, get_the_others, stays=STAYS),
+    Entry("queue, get one, refused", get_one, {REFUSE}, fill_with_three, get_the_others, STAYS, raises_refusals=True),
+    Entry("queue, get one, expired", get_one, {EXPIRE}, fill_with_three, one_at_most_is_lost, stays=STAYS),
+    Entry("queue, several get", get_with_others, {CANCEL}, fill_with_three, all_get_an_item, stays=STAYS),
+    Entry("queue, nothing to get", get_nothing, {CANCEL}, afterwards=put_by_another, stays=STAYS, most=40),
+    Entry("queue, claim", claim_one, {CUT}, prepare=three_are_there, stays=STAYS, steps=5),
+    Entry("queue, hand back", claim_and_hand_back, {CUT}, three_are_there, stays=STAYS, steps=5, is_slow=True),
+    Entry(
+        "queue, claim and handle",
+        claim_and_handle,
+        EVERY - {FORBID},
+        prepare=fill_with_three,
+        afterwards=nothing_is_lost,
+        stays=STAYS,
+        lost=(LockLostError,),
+        raises_refusals=True,
+    ),
+]
