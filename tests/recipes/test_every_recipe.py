@@ -22,7 +22,7 @@ ENTRIES = [*locks.ENTRIES, *queues.ENTRIES, *others.ENTRIES]
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do at once what recipes put off, because most plays wait for it."""
-    monkeypatch.setattr("recipes.common.trace._KEPT_FOR", 0.005)
+    monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 0.005)
     monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.0)
     monkeypatch.setattr("recipes.line.loss_monitor._UNWATCHED", 0.001)
 

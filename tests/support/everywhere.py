@@ -28,15 +28,7 @@ MOST_TURNS: Final = 600
 # delete, nodes stay until the session ends, so deletes are left out.
 NEEDING_PERMISSION: Final = frozenset({1, 4, 5, 8, 12, 14, 15, 19, 21, 22, 106})
 # How long the product waits after a transient refusal before it asks again.
-PAUSES: Final = tuple(
-    f"{module}._PAUSE"
-    for module in (
-        "recipes.line.refusals",
-        "recipes.common.lost_answers",
-        "recipes.common.keeper",
-        "zkwire.session.cleanup",
-    )
-)
+PAUSES: Final = ("recipes.common.retrying._PAUSE", "recipes.common.keeper._PAUSE")
 
 
 @dataclass
