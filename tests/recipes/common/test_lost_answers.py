@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Counter, Lock, PersistentEphemeral, Queue, ReadWriteLock, Semaphore, TryLock
+from recipes import Counter, Lock, Queue, ReadWriteLock, Semaphore, TryLock
 from recipes.common import lost_answers
 from recipes.queue.nodes import Nodes
 from tests.support.everywhere import Scene, nothing_stays, scene
@@ -105,7 +105,7 @@ async def test_the_ticket_of_a_cancelled_caller_is_deleted_too() -> None:
         await nothing_stays(stage)
 
 
-@pytest.mark.parametrize("make", [Lock, TryLock, PersistentEphemeral], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [Lock, TryLock], ids=lambda make: make.__name__)
 async def test_a_search_that_fails_after_its_caller_was_cancelled_is_logged(
     make: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -147,13 +147,6 @@ async def acquire_and_release(stage: Scene) -> None:
     await (await Semaphore(stage.zk, stage.path, 2).acquire()).release()
 
 
-async def keep(stage: Scene) -> None:
-    async with PersistentEphemeral(stage.zk, stage.path, b"1") as node:
-        assert node.exists
-        assert (await stage.other.get(stage.path)).data == b"1"
-    assert await stage.other.exists(stage.path) is None
-
-
 async def count(stage: Scene) -> None:
     assert await Counter(stage.other, stage.path).add(1) == 1
     counter = Counter(stage.zk, stage.path)
@@ -182,7 +175,6 @@ async def downgrade(stage: Scene) -> None:
     [
         (take_and_release, "create", 1),
         (acquire_and_release, "create", 2),  # the number of permits, read together with the create, is read first
-        (keep, "create", 1),
         (count, "multi", 2),  # the counter was read before
         (put_and_get, "multi", 1),
         (downgrade, "setData", 1),
