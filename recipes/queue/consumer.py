@@ -146,7 +146,7 @@ class Consumer:
                 self.view.missed(is_fresh=is_fresh)
             finally:
                 self.view.being_taken.discard(name)
-            has_looked = has_looked and not listing.is_empty
+            has_looked = has_looked and bool(listing)
 
     # -- getting ----------------------------------------------------------------------------------------------------
 

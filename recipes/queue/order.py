@@ -22,7 +22,7 @@ _PLAIN: Final = b"entry-000-0000000000/"  # the usual form of a name, each digit
 _DIGITS_AS_0: Final = bytes.maketrans(b"123456789", b"000000000")
 
 # A listing serves for one take per so many names, and for at least one.  So each take pays for at most so many names,
-# however deep the queue is, and most are one round trip.  The price: an item that is put ahead of the listed ones waits
+# however deep the queue is, and most are one round trip.  The price: an item that is put before the listed ones waits
 # until the next listing.
 _NAMES_PER_TAKE: Final = 64
 # A consumer that competes picks at random among the first items: at most so many, or this share of a long listing.
@@ -33,7 +33,11 @@ _MOST_LOSSES: Final = 3
 
 
 def checked_priority(priority: int) -> int:
-    """Return `priority` if it is valid.  Raises: TypeError, ValueError."""
+    """Return `priority` if it is valid.
+
+    Raises:
+        ValueError: if it is no priority, as TypeError.
+    """
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise TypeError(f"a priority is an int, not {priority!r}")
     if not 0 <= priority <= LOWEST_PRIORITY:
@@ -50,7 +54,9 @@ def in_order(names: Iterable[str], base: int) -> list[str]:
     """Return the items among `names` in the order in which they are taken: by priority, then by sequence number.
 
     Names without a sequence number are left out.  A name of another program, without a priority, has the default one.
-    Arguments: `base`, the number that the next item gets.
+
+    Args:
+        base: The number that the next item gets.
     """
     given = sorted(names)
     return given if _are_plain(given) else sorted(numbers.in_order(given, base), key=_priority)
@@ -87,11 +93,13 @@ class Listing:
     the first few of the same priority (the window), so that consumers do not all try the same item.  Each win makes
     the window smaller, until the choice is the first item again; the next loss at once doubles the former window.
 
-    An item that another consumer took after it was listed here is no sign of competition: consumers that take one
+    `is_expired` says whether every call needs a new listing before it tries an item.
+
+    An item that another consumer took after it was listed here is not a sign of competition: consumers that take one
     after the other keep the strict order.
     """
 
-    __slots__ = ("_is_expired", "_last_window", "_losses", "_names", "_takes_left", "_window")
+    __slots__ = ("_last_window", "_losses", "_names", "_takes_left", "_window", "is_expired")
 
     def __init__(self) -> None:
         self._window = 0  # 0 while there is no competition
@@ -102,24 +110,9 @@ class Listing:
         return len(self._names)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether no item is known that could be tried."""
-        return not self._names
-
-    @property
     def is_stale(self) -> bool:
         """Whether a call that has begun after the listing needs a new one before it tries an item."""
-        return not self._names or self._is_expired or self._takes_left <= 0
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether every call needs a new listing before it tries an item."""
-        return self._is_expired
-
-    @property
-    def first(self) -> str | None:
-        """The first known item, None without one."""
-        return self._names[0] if self._names else None
+        return not self._names or self.is_expired or self._takes_left <= 0
 
     def next(self, count: int) -> list[str]:
         """Return the first `count` known items, or fewer."""
@@ -146,16 +139,13 @@ class Listing:
     def _renew(self) -> None:
         self._takes_left = self.takes_of_one_look
         self._losses = 0  # in a row
-        self._is_expired = False
-
-    def expire(self) -> None:
-        """Require a new listing before the next take."""
-        self._is_expired = True
+        self.is_expired = False
 
     def pick(self, roll: int) -> str | None:
         """Return the item to try next and remove it from the known ones; None when there is none.
 
-        Arguments: `roll`, a random number, large compared to the number of items.
+        Args:
+            roll: A random number, large compared to the number of items.
         """
         if not self._names:
             return None
@@ -178,11 +168,12 @@ class Listing:
     def lost(self, *, is_fresh: bool) -> None:
         """Record that another consumer got the picked item.
 
-        Arguments: `is_fresh`, whether the listing was read during this take: then the other consumer took the item at
-        this very moment, and so it competes.
+        Args:
+            is_fresh: Whether the listing was read during this take: then the other consumer took the item at this very
+                moment, and so it competes.
         """
         if is_fresh or self._window:
             self._window = self._last_window = min(_LARGEST_WINDOW, 2 * self._last_window or 2)
         self._losses += 1
         if self._losses >= _MOST_LOSSES:
-            self.expire()
+            self.is_expired = True

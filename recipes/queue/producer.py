@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import zkwire
 from recipes.common.numbers import next_number
@@ -149,19 +149,14 @@ class Producer:
             is_one_look: Whether the put must not wait.  Any other put would go on in the line, which skips the nodes
                 there that are not a producer's.
         """
-        while True:
-            room, entries, waiting = await read(
-                self._zk, GetData(self._nodes.room), GetData(self._nodes.entries), GetChildren(self._nodes.producers)
-            )
-            stat = self._checked_room(room)
-            if stat is None:
-                await self._make_room()
-                continue
-            count = 0 if (parent := _stat(entries)) is None else parent.num_children
-            tickets = [name for name in child_names(waiting) or () if zkwire.sequence(name) is not None]
-            if count > most or (tickets and not (is_one_look and await self._are_all_persistent(tickets))):
-                return None
-            return _Room(stat.version, count)
+        version, (entries, waiting) = await self._read_room(
+            GetData(self._nodes.entries), GetChildren(self._nodes.producers)
+        )
+        count = 0 if (parent := _stat(entries)) is None else parent.num_children
+        tickets = [name for name in child_names(waiting) or () if zkwire.sequence(name) is not None]
+        if count > most or (tickets and not (is_one_look and await self._are_all_persistent(tickets))):
+            return None
+        return _Room(version, count)
 
     async def _are_all_persistent(self, tickets: Sequence[str]) -> bool:
         """Return whether the nodes in the line of the producers are persistent, so that no producer waits there."""
@@ -174,16 +169,10 @@ class Producer:
         was_written = False
         while True:
             with WatchSet() as watches:
-                room, entries = await read(
-                    self._zk, GetData(self._nodes.room), GetChildren(self._nodes.entries, into=watches)
-                )
-                stat = self._checked_room(room)
-                if stat is None:
-                    await self._make_room()
-                    continue
+                version, (entries,) = await self._read_room(GetChildren(self._nodes.entries, into=watches))
                 names = child_names(entries) or []
                 if len(names) <= most:
-                    return _Room(stat.version, len(names))
+                    return _Room(version, len(names))
                 if was_written:
                     await watches.next()
                     continue
@@ -191,31 +180,33 @@ class Producer:
             # the version stays.  It would overtake this one for ever; so write `room` once, which makes it look.  Only
             # at the version that was read: otherwise this write could undo a change of the number in the node.
             with contextlib.suppress(zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
-                await self._zk.set(self._nodes.room, self._room_data, version=stat.version)
+                await self._zk.set(self._nodes.room, self._room_data, version=version)
                 was_written = True  # after each of these errors the next read shows the state
 
-    def _checked_room(self, answer: object) -> Stat | None:
-        """Return the Stat of the node `room`, None if it is missing; its data is the `maxsize` of the queue.
+    async def _read_room(self, *more: GetData | GetChildren) -> tuple[int, list[Any]]:
+        """Return the version of the node `room`, and the answers to the reads `more`, sent together with its read.
+
+        The data of `room` is the `maxsize` of the queue.  It is created if it is missing, and persistent: if its
+        version began again from 0, a producer could mistake it for the version that it read before.
 
         Raises:
-            ValueError: if that is another number than ours.
+            ValueError: if the queue has another `maxsize`.
         """
-        if isinstance(answer, Node) and answer.data not in (b"", self._room_data):  # empty: created without a number
-            found = answer.data[:40].decode(errors="replace")
+        while True:
+            room, *answers = await read(self._zk, GetData(self._nodes.room), *more)
+            stat = _stat(room)
+            if stat is not None:
+                break
+            await self._nodes.make()
+            with contextlib.suppress(zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError):
+                await self._zk.create(self._nodes.room, self._room_data, acl=self._nodes.acl)
+        if room.data not in (b"", self._room_data):  # empty: created without a number
+            found = room.data[:40].decode(errors="replace")
             raise ValueError(
                 f"the queue {self._nodes.path} has maxsize {found}, not {self._maxsize}: give that number, or change it"
                 f" for all producers by writing it into {self._nodes.room}"
             )
-        return _stat(answer)
-
-    async def _make_room(self) -> None:
-        """Create the node `room`, persistent: if its version began again from 0, a producer could mistake it for the
-        version that it read before.
-        """
-        await self._nodes.make()
-        # After each of these errors the caller reads the node again.
-        with contextlib.suppress(zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError):
-            await self._zk.create(self._nodes.room, self._room_data, acl=self._nodes.acl)
+        return stat.version, answers
 
     # -- sending ----------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ waiting line, in which only the first is woken by changes.  See `producer` for h
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, Self, TypeAlias, TypeVar
 
 from recipes.common.arguments import checked_within
 from recipes.common.retrying import until_answered
@@ -26,16 +26,12 @@ from recipes.queue.producer import Producer
 from zkwire import ACL, Client, WatchSet
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
+
+# One of the two ways of taking an item; returns None if none is there.
+Take: TypeAlias = Callable[..., Awaitable[T | None]]
 
 # Iterables that are no series of items: one item, or items without an order.
 _NO_SERIES: Final = (str, bytes, bytearray, memoryview, set, frozenset, Mapping)
-
-
-class Take(Protocol[T_co]):
-    """One of the two ways of taking an item; returns None if none is there."""
-
-    async def __call__(self, *, has_looked: bool = False) -> T_co | None: ...
 
 
 class Queue:
@@ -273,7 +269,7 @@ class Queue:
                 await view.look_and_watch(watches)
                 if not view.has_nodes:
                     await self._nodes.make()
-                elif view.listing.is_empty:
+                elif not view.listing:
                     await view.wait_for_change(watches)
                 else:
                     self._waiters.call(len(view.listing) - 1)

@@ -104,7 +104,7 @@ class View:
                 GetChildren(self._nodes.taken, into=taken_watches),
             )
             self._fill(*answers, being_taken=())
-            if not all(self._listed) or not self.listing.is_empty:
+            if not all(self._listed) or self.listing:
                 return
 
     async def _look(self, wanted: int) -> None:
@@ -198,7 +198,7 @@ class View:
     def expire(self) -> None:
         """Require a new list before the next take."""
         self._count = None
-        self.listing.expire()
+        self.listing.is_expired = True
 
     def skip(self, name: str, why: str) -> None:
         """Skip the item `name` from now on."""
