@@ -112,6 +112,8 @@ def _signature(
     types = re.findall(r"\b(?:zkwire|recipes)\.[\w.]+", signature or "")
     if what == "class" and name not in MADE_BY_CALLERS and not PUBLIC.keys() >= set(types):
         return "", returns
+    if name == "zkwire.connect":
+        return signature or "", "Client, by await or async with"
     return None
 
 
@@ -124,12 +126,19 @@ def _examples(app: Sphinx, what: str, name: str, thing: object, options: object,
             lines[number:number] = ["::", ""]
 
 
+def _title(page: str) -> str:
+    """Return the title of a page up to its colon: the text of links that show a file name in the repository."""
+    path = ROOT / OUTSIDE.get(page, f"docs/{page}.md")
+    return path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ").partition(":")[0]
+
+
 def _text_from_outside(app: Sphinx, page: str, source: list[str]) -> None:
     """Give pages whose text stands outside of docs/ that text, and links to them the address on the site."""
     if page in OUTSIDE:
         source[0] = (ROOT / OUTSIDE[page]).read_text(encoding="utf-8").replace("](docs/", "](")
     for name, outside in OUTSIDE.items():
         source[0] = re.sub(rf"\]\((\.\./)?{outside}", f"]({name}.md", source[0])
+    source[0] = re.sub(r"\[[\w./-]+\.md\]\(([\w-]+)\.md", lambda link: f"[{_title(link[1])}]({link[1]}.md", source[0])
     source[0] = re.sub(r'<a id="([\w-]+)"></a>', r"[]{#\1}", source[0])  # an anchor, as GitHub takes it
 
 
