@@ -106,7 +106,7 @@ class TryLock(Locking[Lease]):
                 raise
             if is_certain:
                 # The node of the next holder has the same path: `newest_zxid` keeps a repeated delete away from it.
-                removal = self._zk.removal(self.path, newest_zxid=node.token)
+                removal = self._zk.guaranteed_delete(self.path, newest_zxid=node.token)
                 return _UnnumberedLease(self._zk, Ticket(node, removal))
 
     async def _look(self) -> list[Contender]:

@@ -38,7 +38,7 @@ SHARED_BY_COMMANDS = ("zkwire.command.options", "zkwire.command.output")
 FIXTURES = "zkwire.testing.fixtures"  # for pytest, and on top of the client: nothing else may import it
 
 # The one other place that reads a clock: how long the machine was suspended, which no event loop tells.
-SUSPENSION = "zkwire.session.suspension"
+SUSPENSION = "zkwire.session.keepalive"
 # Processes of their own, and what they print: they have a clock in common with other processes, or with people.
 COMMAND_CLOCKS = ("recipes.command.kernel", "recipes.command.show")
 

@@ -56,10 +56,9 @@ from zkwire.errors import (
 from zkwire.paths import ancestors, sequence, sequence_distance
 from zkwire.paths import join as join_path
 from zkwire.paths import validate as validate_path
-from zkwire.session.observer import Observer
-from zkwire.session.removal import Removal
+from zkwire.session.guaranteed_delete import GuaranteedDelete
+from zkwire.session.observer import Observer, SessionState
 from zkwire.session.sasl import DigestMD5, SaslMechanism
-from zkwire.session.states import SessionState
 from zkwire.wire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
 from zkwire.wire.watch_table import WatchEventType
 
@@ -88,6 +87,7 @@ __all__ = [
     "GetChildren",
     "GetChildrenAndStat",
     "GetData",
+    "GuaranteedDelete",
     "InvalidACLError",
     "MarshallingError",
     "NewConfigNoQuorumError",
@@ -106,7 +106,6 @@ __all__ = [
     "QuotaExceededError",
     "ReconfigDisabledError",
     "ReconfigInProgressError",
-    "Removal",
     "RequestTimeoutError",
     "Resync",
     "RuntimeInconsistencyError",

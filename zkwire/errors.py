@@ -24,6 +24,14 @@ _OTHER_CODES: dict[int, tuple[str, str]] = {
     -115: ("AuthFailed", "the server does not accept the credentials"),
 }
 
+_WITHOUT_TEXT: dict[type[BaseException], str] = {
+    TimeoutError: "no answer in time",
+    ConnectionResetError: "the connection was reset",
+    ConnectionAbortedError: "the connection was aborted",
+    ConnectionRefusedError: "the connection was refused",
+    BrokenPipeError: "the connection was closed",
+}
+
 
 def described(operation: str, path: str | None) -> str:
     """Return a request as messages name it: the operation, and the path if there is one."""
@@ -31,8 +39,8 @@ def described(operation: str, path: str | None) -> str:
 
 
 def explained(error: BaseException) -> str:
-    """Return the text of `error`, or its class if it has none, as a TimeoutError has none."""
-    return str(error) or type(error).__name__
+    """Return the text of `error`, or words for its class: many errors of asyncio and of sockets have no text."""
+    return str(error) or _WITHOUT_TEXT.get(type(error), f"{type(error).__name__} without a text")
 
 
 def _about_request(error: ConnectionLostError | ProtocolError) -> str:

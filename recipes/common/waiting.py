@@ -11,8 +11,8 @@ from recipes.common.retrying import raise_unless_renewed
 
 __all__ = ["LEAVES_WITHIN", "Bound", "bounded", "raise_unless_renewed"]
 
-# Seconds in which a caller that is leaving waits for an answer that it can do without, as for the end of a Removal: an
-# ensemble that is down must not keep a program from ending.
+# Seconds in which a caller that is leaving waits for an answer that it can do without, as for the end of a guaranteed
+# delete: an ensemble that is down must not keep a program from ending.
 LEAVES_WITHIN: Final = 1.0
 
 

@@ -183,7 +183,7 @@ class Line:
     async def _enter(self, sight: Sight | None) -> WaitingTicket:
         await be_certain_soon(self._zk)
         node, answers, is_new_line = await self._entrance.enter()
-        ticket = Ticket(node, self._zk.removal(node.path))
+        ticket = Ticket(node, self._zk.guaranteed_delete(node.path))
         try:
             waiting = WaitingTicket(self._zk, self._rules, ticket, answers, sight)
             if self._acl is not None and not is_new_line:  # a new one has the ACL that was asked for

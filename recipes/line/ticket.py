@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from recipes.line.proofs import Proofs
-from zkwire import Node, Removal, Watch, WatchSet
+from zkwire import GuaranteedDelete, Node, Watch, WatchSet
 
 
 class TicketNode(NamedTuple):
@@ -39,7 +39,7 @@ class Ticket:
     """
 
     node: TicketNode
-    removal: Removal
+    removal: GuaranteedDelete
     watches: WatchSet = field(default_factory=WatchSet)
     is_watched: bool = False
     watch_request: asyncio.Task[tuple[Node, Watch]] | None = None

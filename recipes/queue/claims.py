@@ -57,7 +57,7 @@ class Item(bytes):
         name = claimed.path.rpartition("/")[2]
         node = TicketNode(claimed.path, name, claimed.token, claimed.session_id)
         # No client waits for the claim's own node, so the end of a claim need not yield the processor to it.
-        self._lease = Lease(nodes.zk, Ticket(node, nodes.zk.removal(node.path)), is_awaited=False)
+        self._lease = Lease(nodes.zk, Ticket(node, nodes.zk.guaranteed_delete(node.path)), is_awaited=False)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ from recipes.common.receipts import Receipts
 from recipes.line.certainty import Certainty
 from recipes.line.position import Position
 from recipes.queue.nodes import Nodes
-from zkwire.session.proving import Proving
-from zkwire.session.removal import Removal
+from zkwire.session.guaranteed_delete import GuaranteedDelete
+from zkwire.session.keepalive import Keepalive
+from zkwire.wire.certainty import AckLevel
 from zkwire.wire.certainty import Certainty as ConnectionCertainty
-from zkwire.wire.certainty import Reach
 
 
 def certainty_never_ends() -> None:
@@ -31,13 +31,13 @@ def pings_certify() -> None:
     """A holder sends plain pings, and any answer of its own server makes the session certain for a whole timeout."""
     answered = ConnectionCertainty.answered
 
-    def believe(self: ConnectionCertainty, sent: float, now: float, reach: Reach, zxid: int = 0) -> None:
-        answered(self, sent, now, reach, zxid)
+    def believe(self: ConnectionCertainty, sent: float, now: float, ack_level: AckLevel, zxid: int = 0) -> None:
+        answered(self, sent, now, ack_level, zxid)
         self.until = max(self.until, sent + self.least)
 
     _replace(ConnectionCertainty, "answered", believe)
-    _replace(Proving, "need", lambda self, **_: None)
-    _replace(Proving, "release", lambda self, **_: None)
+    _replace(Keepalive, "need", lambda self, **_: None)
+    _replace(Keepalive, "release", lambda self, **_: None)
 
 
 def second_in_line_owns() -> None:
@@ -52,10 +52,10 @@ def second_in_line_owns() -> None:
 def release_is_sent_once() -> None:
     """A release does not wait until its own node is known to be gone: after a lost connection the node may stay."""
 
-    def set_exception(self: Removal, error: BaseException) -> None:
-        self._cleanup.finished(self)
+    def set_exception(self: GuaranteedDelete, error: BaseException) -> None:
+        self._deletes.finished(self)
 
-    _replace(Removal, "set_exception", set_exception)
+    _replace(GuaranteedDelete, "set_exception", set_exception)
 
 
 def tokens_do_not_grow() -> None:

@@ -21,14 +21,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tests.model.search import Broken, Step, search
-from zkwire.wire.certainty import Certainty, Reach
+from zkwire.wire.certainty import AckLevel, Certainty
 
 TICK: Final = 4
 TIMEOUT: Final = 2 * TICK  # the shortest that a server grants
 _HALF_TICK: Final = TICK // 2
 
 HANDSHAKE: Final = -1
-PING, SYNC, WRITE = int(Reach.SERVER), int(Reach.LEADER), int(Reach.QUORUM)
+PING, SYNC, WRITE = int(AckLevel.SERVER), int(AckLevel.LEADER), int(AckLevel.QUORUM)
 _NAMES: Final = {HANDSHAKE: "the handshake", PING: "a ping", SYNC: "a sync", WRITE: "a write"}
 # What travels between server and leader besides requests and their answers.
 _LEADER_PING, _NOTES = 10, 11
@@ -236,7 +236,7 @@ class Ensemble:
             if kind == HANDSHAKE:
                 certainty.resumed(sent, TIMEOUT)
             else:
-                certainty.answered(sent, now, Reach(kind))
+                certainty.answered(sent, now, AckLevel(kind))
             reached = self._reached[number, kind, sent, now] = self._number(certainty)
         return reached
 

@@ -302,7 +302,7 @@ async def test_errors_of_a_body_leave_the_loop_except_the_loss_of_its_term() -> 
                     entered += 1
                     if entered == 1:
                         await stage.other.delete(term.path)
-                        term._zk._session.certainty.doubt()
+                        term._zk._session.lifetime.doubt()
                         term.check()  # the body raises the loss itself
                     raise KeyError("mine")
         assert entered == 2

@@ -316,14 +316,14 @@ async def test_a_body_that_notices_the_loss_itself_raises_it() -> None:
     async with scene(P) as stage:
         with body_raises(LockLostError):
             async with multi(stage.zk, P) as lease:
-                stage.zk._session.certainty.doubt()
+                stage.zk._session.lifetime.doubt()
                 assert not lease.is_certain()
                 lease.check()
         assert this_task().cancelling() == 0
         with body_raises(LockLostError):
             async with multi(stage.zk, P) as lease:
                 await stage.zk.ping()
-                stage.zk._session.certainty.doubt()
+                stage.zk._session.lifetime.doubt()
         assert this_task().cancelling() == 0
 
 

@@ -441,7 +441,7 @@ async def test_a_lost_write_lease_cannot_be_downgraded(how: str) -> None:
 async def test_an_uncertain_write_lease_is_lost_instead_of_downgraded() -> None:
     async with two_clients() as (zk, other):
         lease = await ReadWriteLock(zk, "/rw").write().acquire()
-        zk._session.certainty.doubt()
+        zk._session.lifetime.doubt()
         errors = [await outcome(lease.downgrade()) for _ in range(2)]
         assert [type(error) for error in errors] == [LockLostError] * 2
         assert errors[0] is not errors[1]  # each would add its traceback to one object

@@ -32,7 +32,7 @@ from tests.support.recipes import (
 )
 from tests.support.virtual_time import in_virtual_time
 from zkwire import Client
-from zkwire.session import suspension
+from zkwire.session import keepalive
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -72,7 +72,7 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_the_limit(
 ) -> None:
     """The event loop's clock does not run meanwhile; the clocks of the waiting clients do."""
     slept = 1000.0
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    monkeypatch.setattr(keepalive, "suspended", lambda: slept)
     async with scene(session_timeout=40.0) as stage:
         lease = await TimedLock(stage.zk, "/locks/a", 5.0).acquire()
         slept += 2.0
@@ -245,7 +245,7 @@ async def test_a_lease_that_is_uncertain_is_lost_when_it_is_extended_and_writes_
         await until_data(stage.other, lease.path, bool)
         await zk.ping()
         count.requests.clear()
-        zk._session.certainty.doubt()
+        zk._session.lifetime.doubt()
         with pytest.raises(LockLostError):
             await lease.extend(5)
         await lease.release()
@@ -267,7 +267,7 @@ async def test_a_lease_ends_within_a_second_after_a_machine_that_was_suspended_g
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept = 1000.0
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    monkeypatch.setattr(keepalive, "suspended", lambda: slept)
     async with scene(session_timeout=40.0) as stage:
         clock = Clock(monkeypatch)
         lease = await TimedLock(stage.zk, "/t", 5.0).acquire()
@@ -286,7 +286,7 @@ async def test_an_extension_whose_answer_comes_after_the_old_limit_does_not_revi
 ) -> None:
     """The machine was suspended, so no timer was due meanwhile; the waiting clients may know only the old limit."""
     slept = 1000.0
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    monkeypatch.setattr(keepalive, "suspended", lambda: slept)
     async with scene(session_timeout=40.0) as stage, no_task_stays():
         lease = await TimedLock(stage.zk, "/t", 5.0).acquire()
         await until_data(stage.other, lease.path, bool)

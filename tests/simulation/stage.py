@@ -23,7 +23,7 @@ from tests.simulation.loop import LOOK_EVERY, ON_CALL, Machine, StuckError, Worl
 from tests.simulation.rare import Rare
 from tests.simulation.scenario import Scenario
 from tests.simulation.schedule import Actor, Schedule, Step
-from zkwire.session import suspension
+from zkwire.session import keepalive
 
 _MOMENT: Final = 0.2  # seconds
 
@@ -300,7 +300,7 @@ def simulated() -> Iterator[None]:
     try:
         with (
             _asyncio_lists_no_tasks(),
-            patch.object(suspension, "suspended", _suspended),
+            patch.object(keepalive, "suspended", _suspended),
             patch.object(os, "sched_yield", lambda: None),
             patch.object(this_process, "_in_words", lambda pid, program: b""),
         ):

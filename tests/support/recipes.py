@@ -158,7 +158,7 @@ async def expire(server: RealServer, zk: Client) -> None:
 
 def make_uncertain(zk: Client, seconds: float = 0.0) -> None:
     """Have so many seconds certain from now on; the next answer through the leader proves more again."""
-    lifetime = zk._session.certainty
+    lifetime = zk._session.lifetime
     assert lifetime.certainty is not None
     lifetime.certainty.until = asyncio.get_running_loop().time() + seconds
     lifetime.on_uncertain.check_soon()

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from zkwire import paths
-from zkwire.session.secrecy import hides_arguments
+from zkwire.session.credentials import scrub_traceback
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
 from zkwire.wire.requests import (
     AnyCreate,
@@ -104,7 +104,7 @@ def _milliseconds(ttl: float) -> int:
     return round(ttl * 1000)
 
 
-@hides_arguments
+@scrub_traceback
 def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
     """Return the ACL entry that allows `perms` to every client that authenticates as `user` with `password`.
 

@@ -26,9 +26,9 @@ from zkwire.client.transaction import Transaction
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import NoNodeError, SessionExpiredError
 from zkwire.session import credentials, hosts
-from zkwire.session.event_loop import check_loop
-from zkwire.session.removal import Removal
+from zkwire.session.guaranteed_delete import GuaranteedDelete
 from zkwire.session.session import Session
+from zkwire.session.transport import check_loop
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.records import ACL, OPEN_ACL, Stat
@@ -74,7 +74,7 @@ class Client(SessionView, Administration, Batches):
         self._session = session
         self._identity_count = identity_count
         self._loop = asyncio.get_running_loop()
-        self.on_uncertain = session.certainty.on_uncertain
+        self.on_uncertain = session.lifetime.on_uncertain
         self.on_closed = session.on_closed
         self._requester = Requester(session, chroot, rng)
         self._ask = self._requester.ask
@@ -378,12 +378,12 @@ class Client(SessionView, Administration, Batches):
         Arguments: `newest_zxid`, the latest transaction that can have created the node; give it for a path at which
         another client may create a node: when the answer to a delete is lost, a newer node is left alone.
         """
-        return self.removal(path, newest_zxid=newest_zxid).start()
+        return self.guaranteed_delete(path, newest_zxid=newest_zxid).start()
 
-    def removal(self, path: str, *, newest_zxid: int | None = None) -> Removal:
+    def guaranteed_delete(self, path: str, *, newest_zxid: int | None = None) -> GuaranteedDelete:
         """Prepare a `discard` and return it: its `start()` then costs no more than the write."""
         check_loop(self._loop)
-        return self._session.requests.cleanup.removals.removal(self._server_path(path), newest_zxid)
+        return self._session.requests.cleanup.deletes.prepare(self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
         """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi).

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
 from zkwire.session import credentials, hosts
+from zkwire.session.credentials import scrub_traceback
 from zkwire.session.observer import Observer
 from zkwire.session.opening import Opener
 from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.session.sasl import DigestMD5, SaslMechanism
-from zkwire.session.secrecy import hides_arguments
 from zkwire.session.session import REPLY_LIMIT, Session
 from zkwire.session.transport import OpenLink
 from zkwire.wire.records import printed
@@ -80,19 +80,21 @@ async def _connected(
 ) -> Client:
     """Open a session with these `options` of Session, and return its client."""
     session = Session(**options)
+    identities = len(options["auth"]) + (options["sasl"] is not None) + has_tls
+    rng, is_resumed = options["rng"], options["session_id"] != 0
+    del options  # a traceback with local variables must not show the session's password
     try:
         await session.wait_started(within)
     except BaseException:
         # A session that was to be resumed belongs to the caller: it must live on, to be resumed later.
-        await session.close(keep_session=options["session_id"] != 0)
+        await session.close(keep_session=is_resumed)
         raise
     if follows_config:
         session.run_in_background(follow(session))
-    identities = len(options["auth"]) + (options["sasl"] is not None) + has_tls
-    return Client(session, chroot, options["rng"], identities)
+    return Client(session, chroot, rng, identities)
 
 
-@hides_arguments
+@scrub_traceback
 def connect(
     connect_string: str,
     session_timeout: float = 10.0,

@@ -9,8 +9,8 @@ from typing import Final
 from zkwire.client.watch import Watch
 from zkwire.errors import ProtocolError, ServerError, SessionClosedError, SessionError
 from zkwire.session import hosts
+from zkwire.session.observer import SessionState
 from zkwire.session.session import Session
-from zkwire.session.states import SessionState
 from zkwire.wire.requests import GetDataRequest
 from zkwire.wire.watch_table import WatchKind
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from zkwire.session.states import SessionState
+from zkwire.session.observer import SessionState
 
 
 class Describable(Protocol):

@@ -28,10 +28,10 @@ from zkwire.errors import (
     SessionError,
     ZooKeeperError,
 )
-from zkwire.session.event_loop import check_loop
+from zkwire.session.observer import SessionState
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.session.session import Session
-from zkwire.session.states import SessionState
+from zkwire.session.transport import check_loop
 from zkwire.wire.connection import REQUEST_HEADER_SIZE
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, batched

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Self
 
 from zkwire.client.streams import StateStream
-from zkwire.session import suspension
-from zkwire.session.event_loop import check_loop
+from zkwire.session import keepalive
+from zkwire.session.observer import SessionState
 from zkwire.session.session import Session
-from zkwire.session.states import SessionState
+from zkwire.session.transport import check_loop
 from zkwire.wire.records import printed
 
 
@@ -64,7 +64,7 @@ class SessionView:
 
         None in a session that was itself resumed without it, and before there is a session.
         """
-        certainty = self._session.certainty.certainty
+        certainty = self._session.lifetime.certainty
         return None if certainty is None or certainty.least == float("inf") else certainty.least
 
     @property
@@ -88,7 +88,7 @@ class SessionView:
 
         It comes from answers that passed through the ensemble's leader; see docs/waiting-line.md, "Certainty".
         """
-        return self._session.certainty.until
+        return self._session.lifetime.until
 
     def need_certainty(self, *, later: bool = False) -> None:
         """Have 0.4 of the session's timeout kept certain from now on, until `release_certainty` was called as often.
@@ -98,11 +98,11 @@ class SessionView:
         Arguments: `later`, whether the lock only waits and is not the next one: then the session is kept so that it
         can be certain later, which costs what an idle client costs.
         """
-        self._session.proving.need(later=later)
+        self._session.keepalive.need(later=later)
 
     def release_certainty(self, *, later: bool = False) -> None:
         """Undo one `need_certainty` with the same argument."""
-        self._session.proving.release(later=later)
+        self._session.keepalive.release(later=later)
 
     async def certify(self) -> None:
         """Return once the session is certain to live for a tenth of its timeout, at once if it is.
@@ -114,28 +114,27 @@ class SessionView:
         was not, or was cut off for long, it takes until the leader has ended another session: about three ticks.
         """
         check_loop(self._loop)
-        await self._session.proving.certify()
+        await self._session.keepalive.certify()
 
     def is_certain(self, session_id: int) -> bool:
         """Return whether `session_id` is the present session, and certain for long enough to acquire a lock."""
-        return self.certain_for(session_id) > self._session.proving.enough
+        return self._session.lifetime.is_certain(session_id)
 
     def is_cut_off(self) -> bool:
         """Return whether `certify` has to wait until the leader has ended another session, or soon will.
 
         A lock calls it before it makes its node, which would keep others waiting.
         """
-        certainty = self._session.certainty.certainty
+        certainty = self._session.lifetime.certainty
         return certainty is not None and certainty.has_run_out(self._loop.time())
 
     def certain_for(self, session_id: int) -> float:
         """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
-        session = self._session
-        return max(0.0, session.certainty.until - self._loop.time()) if session_id == session.key.id else 0.0
+        return self._session.lifetime.certain_for(session_id)
 
     def machine_suspended(self) -> float:
         """Return for how many seconds this machine was suspended so far; only the difference of two calls counts."""
-        return suspension.suspended()
+        return keepalive.suspended()
 
     def states(self) -> StateStream:
         """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""

@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 from weakref import ref
 
-from zkwire.session.event_loop import check_loop
-from zkwire.session.states import SessionState, States
+from zkwire.session.observer import SessionState, States
+from zkwire.session.transport import check_loop
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 from zkwire.client.arguments import Data, checked_data, checked_version, creation, server_path
 from zkwire.errors import ProtocolError, ServerError, TransactionError
 from zkwire.paths import strip_chroot
-from zkwire.session.event_loop import check_loop
+from zkwire.session.transport import check_loop
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.records import ACL, OPEN_ACL, Stat

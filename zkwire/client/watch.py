@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol, Self
 from weakref import ref
 
 from zkwire.errors import SessionError
-from zkwire.session.event_loop import check_loop
+from zkwire.session.transport import check_loop
 from zkwire.wire.watch_table import Notification, Watcher, WatchEventType
 
 

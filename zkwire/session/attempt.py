@@ -6,29 +6,63 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from zkwire.errors import ProtocolError
+from zkwire.errors import AuthFailedError, ProtocolError
 from zkwire.session.closing import finish
-from zkwire.session.fitness import UnfitError
 from zkwire.session.hosts import Address
-from zkwire.session.opening import Opener
+from zkwire.session.opening import Opener, UnfitError
 from zkwire.session.sasl import SaslMechanism
-from zkwire.session.sasl_exchange import authenticate
 from zkwire.session.transport import Link, LinkOwner, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.connection import Call, Connection
 from zkwire.wire.frames import TlsRecordError
-from zkwire.wire.records import ConnectRequest
-from zkwire.wire.requests import CloseSessionRequest
+from zkwire.wire.records import ConnectRequest, ConnectResponse
+from zkwire.wire.requests import CloseSessionRequest, SaslRequest
 
 # Seconds in which a server that runs ends a session that the client does not want any more.
 _FAREWELL: Final = 0.25
 
 
+_LARGEST_TOKEN: Final = 64 * 1024  # bytes: more than any SASL mechanism sends, and little to parse
+_NO_PASSWORD: Final = bytes(16)
+
+
 class RefusedError(Exception):
     """The server says that the session is gone."""
+
+
+@dataclass(slots=True)
+class SessionKey:
+    """The id of a session, 0 for none yet, and its password, which no repr shows.
+
+    `is_resumable` says whether any server can resume it.  A session that a server without a quorum has granted exists
+    on that server alone: no other one knows its id.
+    """
+
+    id: int = 0
+    password: bytes = field(default=_NO_PASSWORD, repr=False)
+    is_resumable: bool = False
+
+    def hello(self, timeout: float, last_zxid: int, *, accepts_read_only: bool) -> ConnectRequest:
+        """Return the handshake that asks for the session if it is resumable, otherwise for a new one.
+
+        Arguments: `timeout`, the wanted session timeout in seconds; `last_zxid`, the newest that the client has seen: a
+        server that has seen less turns it away; `accepts_read_only`, whether a server without a quorum will do.
+        """
+        key = self if self.is_resumable else SessionKey()
+        return ConnectRequest(0, last_zxid, round(timeout * 1000), key.id, key.password, accepts_read_only)
+
+    def granted(self, response: ConnectResponse, *, is_read_only: bool) -> None:
+        """Take the session that a server has granted or resumed."""
+        if not is_read_only:
+            self.is_resumable = True
+        elif response.session_id != self.id:  # a new session, made by a server without a quorum
+            self.is_resumable = False
+        self.id = response.session_id
+        self.password = response.password or _NO_PASSWORD
 
 
 class Attempt:
@@ -156,3 +190,47 @@ class Attempt:
         self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at, self._xids), self._owner)
         self._link.connection.is_held = self._sasl is not None
         return self._link
+
+
+async def authenticate(mechanism: SaslMechanism, link: Link, address: Address) -> None:
+    """Exchange tokens on `link`, to the server at `address`, until `mechanism` has no more to send.
+
+    Raises: AuthFailedError when the server or the mechanism refuses; ProtocolError for a token of more than 64 KiB; the
+    reason of the loss when the link is lost.
+    """
+    loop = asyncio.get_running_loop()
+    failed = f"no authentication by SASL with {address}"
+    request = _ask(mechanism.start, address.host, failed)
+    while request is not None:
+        answer: asyncio.Future[Any] = loop.create_future()
+        link.connection.send(Call(request, answer), loop.time())
+        link.flush()
+        await asyncio.wait({answer, link.closed}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise link.closed.result()
+        refusal = answer.exception()
+        if refusal is not None:
+            raise AuthFailedError(f"{failed}: the server refuses: {refusal}") from refusal
+        token = answer.result().token or b""
+        if len(token) > _LARGEST_TOKEN:
+            raise ProtocolError(f"a SASL token of {len(token)} bytes, where {_LARGEST_TOKEN} are accepted")
+        request = _ask(mechanism.step, token, failed)
+
+
+def _ask(method: Callable[[Any], bytes | None], argument: object, failed: str) -> SaslRequest | None:
+    """Return the request with the next token of a mechanism, which may be the user's own code; None at the end.
+
+    The token may contain a password: no repr shows it, and no local variable when an error is raised.
+    Raises: AuthFailedError for any exception of the mechanism, and for a token that is no bytes.
+    """
+    try:
+        token = method(argument)
+    except Exception as error:
+        raise AuthFailedError(f"{failed}: {error}") from error
+    if token is None:
+        return None
+    if isinstance(token, bytes):
+        return SaslRequest(token)
+    kind = type(token).__name__
+    del token
+    raise AuthFailedError(f"{failed}: the mechanism must return bytes or None, and returned {kind}")

@@ -2,10 +2,10 @@
 
 A create cannot be recalled once it was written.  Three cases are possible:
 
-- The answer arrives.  If the caller was cancelled, a `Removal` deletes the node, if it is still the same.
+- The answer arrives.  If the caller was cancelled, a `GuaranteedDelete` deletes the node, if it is still the same.
 - The connection is lost before the answer: perhaps there is a node, and for a sequential create its name is unknown.
   A search on the next connection looks for it.  A caller that still waits gets its node, or learns that the create was
-  not carried out; without a caller, a `Removal` deletes what is found.
+  not carried out; without a caller, a `GuaranteedDelete` deletes what is found.
 - The session ends: the server deletes its ephemeral nodes.  Nothing is left to do.
 
 Other callers of the same client, and other clients, may create nodes at the same paths meanwhile.  Those must stay, and
@@ -26,9 +26,9 @@ from typing import Any, Final, Protocol
 
 from zkwire import paths
 from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError
-from zkwire.session import removal
-from zkwire.session.removal import PAUSE, Removals, ignored, is_transient
-from zkwire.wire.certainty import Reach
+from zkwire.session import guaranteed_delete
+from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDeletes, ignored, is_transient
+from zkwire.wire.certainty import AckLevel
 from zkwire.wire.connection import Call
 from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.records import Stat
@@ -55,7 +55,7 @@ _HINT: Final = (
 )
 
 
-class Requests(removal.Requests, Protocol):
+class Requests(guaranteed_delete.Requests, Protocol):
     """The part of the request queue that the clean-up needs; see RequestQueue."""
 
     session_id: int
@@ -75,7 +75,7 @@ def traced_creates(request: Request[Any]) -> list[AnyCreate]:
 def is_write(request: Request[Any]) -> bool:
     """Return whether `request` may change something; a transaction of checks, which is a proof, does not."""
     return any(
-        each.reach is Reach.QUORUM and not isinstance(each, CheckVersionRequest) for each in _operations(request)
+        each.ack_level is AckLevel.QUORUM and not isinstance(each, CheckVersionRequest) for each in _operations(request)
     )
 
 
@@ -127,27 +127,27 @@ class LostCreate:
 
 
 class Cleanup:
-    """The removals and searches that are under way in one session.
+    """The guaranteed deletes and searches that are under way in one session.
 
     Args:
         requests: The session's request queue.
 
     Attributes:
-        removals: The removals that are under way.
+        deletes: The guaranteed deletes that are under way.
         searches: The searches that are under way, by `LostCreate.where`.
         search_tasks: Their tasks.
     """
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self.removals = Removals(requests)
+        self.deletes = GuaranteedDeletes(requests)
         self.searches: dict[str, _Search] = {}
         self.search_tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a search or a removal is under way."""
-        return bool(self.removals or self.searches)
+        """Whether a search or a delete is under way."""
+        return bool(self.deletes or self.searches)
 
     def remove_created(self, request: Request[Any], reply: object, newest_zxid: int) -> None:
         """Delete the nodes that `reply`, the answer to `request`, says to have been created, if they can be told apart.
@@ -160,9 +160,9 @@ class Cleanup:
         for operation, result in zip(operations, results, strict=False):
             if isinstance(result, CreateReply | Create2Reply):
                 if _is_ephemeral(operation):
-                    self.removals.removal(result.path, newest_zxid, owner=self._requests.session_id).start()
+                    self.deletes.prepare(result.path, newest_zxid, owner=self._requests.session_id).start()
                 elif operation.is_recovered:  # no other node has that name
-                    self.removals.removal(result.path).start()
+                    self.deletes.prepare(result.path).start()
 
     def search(self, lost: Iterable[LostCreate]) -> None:
         """Find the nodes that `lost`, in the order of sending, have created, if any.
@@ -201,7 +201,7 @@ class Cleanup:
             create.call for search in self.searches.values() for creates in search.lost.values() for create in creates
         ]
         self.searches.clear()
-        self.removals.dismiss()
+        self.deletes.dismiss()
         return calls
 
     async def wait_dismissed(self) -> None:
@@ -288,7 +288,7 @@ class _Search:
             if isinstance(answer, ZooKeeperError) and self.lost[name]:
                 unreadable[name] = answer
                 if paths.has_unique_id(name):  # it, or another one of them, is the create's
-                    self._cleanup.removals.removal(path).start()
+                    self._cleanup.deletes.prepare(path).start()
         for name, creates in self.lost.items():
             for create in creates:
                 self._not_found(create, unreadable.get(name, refusal))
@@ -299,7 +299,7 @@ class _Search:
             create.call.reply = Create2Reply(path, stat)
             self._requests.recovered(create.call)
         else:
-            self._cleanup.removals.removal(path, stat.czxid).start()
+            self._cleanup.deletes.prepare(path, stat.czxid).start()
 
     def _not_found(self, create: LostCreate, refusal: ZooKeeperError | None) -> None:
         """Settle a create without a node; `refusal` is the error because of which there may be one."""

@@ -1,4 +1,4 @@
-"""The last request and the last waits of a session, and the end of a link."""
+"""The last request and the last waits of a session, the end of a link, and the move to another server."""
 
 from __future__ import annotations
 
@@ -28,23 +28,26 @@ def closed() -> SessionClosedError:
     return SessionClosedError("the client is closed: make a new one with zkwire.connect")
 
 
-class Farewell:
-    """The waiter of the last request: it ends the session in the step in which the request is answered.
+class CloseWaiter:
+    """The waiter of the last request on a link: it acts in the step in which the request is answered.
 
     A moment later the server closes the connection, and the session would look for another one.
 
-    Arguments: `end`, called at the answer, whatever it is, and when the request is lost for good.
+    Args:
+        end: Called at the answer, whatever it is, and when the request is lost for good.
 
-    `is_answered` says whether a server has answered it.
+    Attributes:
+        is_answered: Whether a server has answered the request.
+        is_over: Whether the answer is of no interest any more.
     """
 
     def __init__(self, end: Callable[[], None]) -> None:
         self._end = end
-        self.is_answered = False
+        self.is_answered = self.is_over = False
 
     def done(self) -> bool:
-        """False: the answer is always of interest."""
-        return False
+        """Whether the answer is of no interest."""
+        return self.is_over
 
     def set_result(self, result: object) -> None:
         """Take the answer."""
@@ -55,6 +58,23 @@ class Farewell:
         """Take an error; a SessionError says that the session has ended already."""
         if not isinstance(error, SessionError):
             self._end()
+
+
+def drain(link: Link, why: str) -> CloseWaiter:
+    """Drop `link`, for the reason `why`, when everything in flight on it is answered.
+
+    Dropping it at once would fail every write in flight.  Instead a ping is sent, whose answer comes after all others.
+    Meanwhile the link counts as blocked, so that new calls wait for the next server.  The ping does not go through the
+    request queue: calls that wait there would come first.
+
+    Returns:
+        The waiter of the ping, to be over when the link is lost before, or is to stay; then call ``link.stay()``.
+    """
+    waiter = CloseWaiter(lambda: link.abort(ConnectionAbortedError(why)))
+    link.connection.send(Call(PingRequest(), waiter), asyncio.get_running_loop().time())
+    link.flush()
+    link.leave()
+    return waiter
 
 
 async def while_heard(
@@ -81,7 +101,7 @@ async def end_session(link: Link, within: float) -> None:
     """End the session of `link`, which no request queue uses: return at the answer, or after `within` seconds."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[None] = loop.create_future()
-    link.connection.send(Call(CloseSessionRequest(), Farewell(lambda: answered.set_result(None))), loop.time())
+    link.connection.send(Call(CloseSessionRequest(), CloseWaiter(lambda: answered.set_result(None))), loop.time())
     link.flush()
     either: set[asyncio.Future[Any]] = {answered, link.closed}
     await asyncio.wait(either, timeout=within, return_when=asyncio.FIRST_COMPLETED)
@@ -97,7 +117,7 @@ async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> 
     assert link is not None
     while requests.is_cleaning_up and not link.is_lost and loop.time() < end:
         ping = requests.submit(PingRequest())
-        # When the ping is answered, so is all that was sent before; the removals have then sent their next requests.
+        # When the ping is answered, so is all that was sent before; the deletes have then sent their next requests.
         ends: set[asyncio.Future[Any]] = {ping, link.closed}
         try:
             await while_heard(ends, lambda: link, end, loop.time())
@@ -108,7 +128,7 @@ async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> 
         if not has_ended:
             return
         if requests.is_cleaning_up:
-            # A removal that the server refuses for the moment waits: pings as fast as answers come would only load it.
+            # A delete that the server refuses for the moment waits: pings as fast as answers come would only load it.
             await asyncio.sleep(min(pause, max(0.0, end - loop.time())))
             pause = min(2 * pause + _SHORTEST_PAUSE, _LONGEST_PAUSE)
 

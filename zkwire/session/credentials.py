@@ -7,14 +7,41 @@ again.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
 
 from zkwire.errors import ServerError, SessionError
 from zkwire.session.request_queue import RequestTooLargeError
-from zkwire.session.secrecy import hides_arguments
 from zkwire.wire.connection import Call
 from zkwire.wire.requests import AuthRequest
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def scrub_traceback(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate `function` so that the traceback of its TypeError or ValueError contains no local variable of it.
+
+    Some programs log tracebacks together with the local variables of each function, which may be secrets.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            refusal = error
+        del args, kwargs
+        # The error in whose handling this one was raised has a traceback with the same variables.
+        refusal.__cause__ = refusal.__context__ = None
+        try:
+            raise refusal.with_traceback(None)
+        finally:
+            del refusal  # the traceback contains this frame: do not leave a circle for the garbage collector
+
+    return call
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +146,7 @@ class Credentials:
             credential.fail(error)
 
 
-@hides_arguments
+@scrub_traceback
 def checked(scheme: object, data: object, *, request_limit: int) -> Identity:
     """Return the credential of `scheme` and `data`.
 

@@ -1,18 +1,53 @@
-"""What an operator can observe: each request with its duration and outcome, each watch event, each change of state.
+"""What can be observed of a session: its states, and for an operator each request, watch event and change of state.
 
-`Observer` is the public interface.  `ObserverTap` stands between it and the request queue, which calls the tap only
-when there is an observer; without one, a request costs one comparison more.
+`Observer` is the public interface.  `ObserverTap` is between it and the request queue, which calls the tap only when
+there is an observer; without one, a request costs one comparison more.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Callable
 
-from zkwire.session.states import SessionState
 from zkwire.wire.connection import Call
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.watch_table import Notification, WatchEventType
+
+
+class SessionState(enum.Enum):
+    """The state of a session."""
+
+    CONNECTING = "no session yet, looking for a server"
+    CONNECTED = "connected"
+    READ_ONLY = "connected to a server that has no quorum"
+    SUSPENDED = "the connection is lost, the session may still live"
+    EXPIRED = "the session is gone, and its ephemeral nodes with it"
+    AUTH_FAILED = "the server refused the credentials"
+    CLOSED = "closed by its owner"
+
+
+class States:
+    """A session's present state, `now`, and the listeners to its changes."""
+
+    def __init__(self) -> None:
+        self.now = SessionState.CONNECTING
+        self._listeners: list[Callable[[SessionState], None]] = []
+
+    def enter(self, state: SessionState) -> None:
+        """Change to `state` and call every listener."""
+        self.now = state
+        for listener in list(self._listeners):  # a copy: a listener may remove itself
+            listener(state)
+
+    def listen(self, listener: Callable[[SessionState], None]) -> None:
+        """Have `listener` called with the new state, in the step in which it changes."""
+        self._listeners.append(listener)
+
+    def unlisten(self, listener: Callable[[SessionState], None]) -> None:
+        """Undo `listen`; a listener that was never added is ignored."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
 
 class Observer:

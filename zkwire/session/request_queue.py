@@ -25,9 +25,8 @@ from weakref import WeakKeyDictionary
 
 from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, ThrottledError, described, explained
 from zkwire.session.cleanup import Cleanup, LostCreate, is_write, traced_creates
-from zkwire.session.event_loop import check_loop
 from zkwire.session.observer import ObserverTap
-from zkwire.session.transport import Link
+from zkwire.session.transport import Link, check_loop
 from zkwire.wire.connection import Call
 from zkwire.wire.jute import Record
 from zkwire.wire.requests import (
@@ -325,8 +324,8 @@ class RequestQueue:
                         path=call.request.subject,
                     ),
                 )
-        # The new order: searches, repeated reads, what removals have sent while their calls failed above, and then the
-        # calls that waited before.  Removals come before waiting creates of the same path: they would otherwise delete
+        # The new order: searches, repeated reads, what deletes have sent while their calls failed above, and then the
+        # calls that waited before.  Deletes come before waiting creates of the same path: they would otherwise delete
         # the new node.  Searches spare it, and come first so that nodes without an owner go soon.
         again += self._unsent
         self._unsent = deque([*again, *waiting])

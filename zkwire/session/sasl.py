@@ -1,6 +1,6 @@
 """SASL, which authenticates a connection ahead of all requests: the interface for mechanisms, and DIGEST-MD5.
 
-Pure: tokens in, tokens out.  See sasl_exchange.py for how they travel.
+Pure: tokens in, tokens out.  See attempt.py for how they travel.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from typing import Final, Protocol, runtime_checkable
 
 from zkwire.errors import AuthFailedError
-from zkwire.session.secrecy import hides_arguments
+from zkwire.session.credentials import scrub_traceback
 
 _SERVICE: Final = "zookeeper"
 _HOST: Final = "zk-sasl-md5"  # every ZooKeeper server uses this name, whatever its host is called
@@ -49,7 +49,7 @@ class DigestMD5:
     The server proves that it knows the password, too.
     """
 
-    @hides_arguments
+    @scrub_traceback
     def __init__(self, user: str, password: str, rng: random.Random | None = None) -> None:
         _check_user(user, password)
         self.user = user

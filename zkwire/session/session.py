@@ -25,25 +25,19 @@ from zkwire.errors import (
     SessionError,
     SessionExpiredError,
 )
-from zkwire.session import probe, starting
-from zkwire.session.attempt import Attempt, RefusedError
-from zkwire.session.closing import Farewell, clean_up, closed, end_session, end_tasks, finish, while_heard
+from zkwire.session import probe
+from zkwire.session.attempt import Attempt, RefusedError, SessionKey
+from zkwire.session.closing import CloseWaiter, clean_up, closed, drain, end_session, end_tasks, finish, while_heard
 from zkwire.session.credentials import Credentials, Identity
-from zkwire.session.fitness import unfit
 from zkwire.session.hosts import Address, Hosts
-from zkwire.session.late_writes import LateWrites
-from zkwire.session.leaving import Leaving
-from zkwire.session.lifetime import Lifetime, OnClosed
-from zkwire.session.observer import Observer, ObserverTap
-from zkwire.session.opening import open_link
-from zkwire.session.preparing import Preparing, peer_of
-from zkwire.session.proving import Proving
+from zkwire.session.keepalive import Keepalive, Lifetime, OnClosed
+from zkwire.session.late_writes import LateWrites, PreparedServers, peer_of
+from zkwire.session.observer import Observer, ObserverTap, SessionState, States
+from zkwire.session.opening import open_link, unfit
 from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
-from zkwire.session.session_key import SessionKey
-from zkwire.session.session_log import SessionLog
-from zkwire.session.states import SessionState, States
-from zkwire.session.transport import Link, OpenLink
+from zkwire.session.session_log import SessionLog, are_done, given_up, not_in_time
+from zkwire.session.transport import Link, LinkOwner, OpenLink
 from zkwire.wire import timing
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming
 from zkwire.wire.records import ConnectResponse, printed, xids
@@ -54,7 +48,7 @@ _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled fr
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 
 
-class Session:
+class Session(LinkOwner):
     """One client's session, and the next one when that expires; the owner of its links, see LinkOwner.
 
     Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `open_link`, which opens
@@ -88,7 +82,7 @@ class Session:
         self._loop = asyncio.get_running_loop()
         tap = None if observer is None else ObserverTap(observer)
         self.requests = RequestQueue(max_in_flight, request_limit, tap)
-        self.certainty = Lifetime(least_timeout if session_id else float("inf"))
+        self.lifetime = Lifetime(least_timeout if session_id else float("inf"))
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
@@ -100,24 +94,25 @@ class Session:
         self._log = SessionLog(session_id)
         self._is_one_look = False
         self._renew = renew
-        self._reply_limit = reply_limit
+        self._reply_limit, self._rng = reply_limit, rng
         self._open_link = open_link
         self._credentials = Credentials(auth, self._fail_auth)
-        self.proving = Proving(
-            self.certainty, self.requests.submit, rng, open_link, sasl, self._credentials, is_ready=locks
+        self.keepalive = Keepalive(
+            self.lifetime, self.requests.submit, rng, open_link, sasl, self._credentials, is_ready=locks
         )
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
-        self._late_writes, self._preparing = LateWrites(), Preparing(self.certainty, open_link, sasl, self._credentials)
+        self._late_writes = LateWrites()
+        self._servers = PreparedServers(self.lifetime, open_link, sasl, self._credentials)
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
         self._refusal: SessionError | None = None  # what every verb raises, once the session closes or has ended
         self._last_end: SessionError | None = None  # of this session, or of one that was renewed
-        self._leaving: Leaving | None = None
+        self._draining: CloseWaiter | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Future[None] | None = None
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -134,10 +129,10 @@ class Session:
         """
         given = [credential.accepted for credential in self._credentials]
         self._is_one_look = within == 0
-        # One look ends in `_failed`.  It needs a limit all the same, for a server that ignores a credential.
-        if not await starting.are_done([self._started, *given], 2 * self.timeout if within == 0 else within):
+        # One round ends in `_failed`.  It needs a limit anyway, for a server that ignores a credential.
+        if not await are_done([self._started, *given], 2 * self.timeout if within == 0 else within):
             assert within is not None
-            raise starting.not_in_time(self._hosts.failures(), within, self._address)
+            raise not_in_time(self._hosts.failures(), within, self._address)
 
     async def add_auth(self, identity: Identity) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""
@@ -169,16 +164,17 @@ class Session:
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        if self._leaving is not None and self._is_ready:
-            self._leaving.stay()  # the last requests are sent on this link
+        if self._draining is not None and self._link is not None:
+            self._draining.is_over = True
+            self._link.stay()  # the last requests are sent on this link
         end = self._loop.time() + (self.timeout if within is None else min(within, self.timeout))
         last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
         try:
             if keep_session and self._is_ready:
                 await clean_up(self.requests, self._link, (end - self._loop.time()) / 2)
             if self._is_ready or (self._has_session and not keep_session):
-                farewell = Farewell(self._end_as_closed)
-                self.requests.send_at_once(Call(last, farewell))  # there may be no time to wait for the next turn
+                last_answer = CloseWaiter(self._end_as_closed)
+                self.requests.send_at_once(Call(last, last_answer))  # there may be no time to wait for the next turn
                 self._refuse(closed())
                 if not keep_session:
                     # The server ends the session before it answers, so that a lock must not be trusted until then.
@@ -188,11 +184,11 @@ class Session:
                     until.add(self._link.closed)  # a session that lives on needs no other server
                 await while_heard(until, lambda: self._link, end, self._lost_at)
                 if not keep_session:
-                    self._log.closed(self.key.id, self.timeout, is_confirmed=farewell.is_answered)
+                    self._log.closed(self.key.id, self.timeout, is_confirmed=last_answer.is_answered)
         finally:
             try:
                 self._end_as_closed()
-                await end_tasks({self._runner, *self._background, *self.proving.tasks})
+                await end_tasks({self._runner, *self._background, *self.keepalive.tasks})
                 await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
@@ -233,7 +229,7 @@ class Session:
                 self._greeted(link, item)
         if connection.confirms_session and self.key.id:
             self._heard = connection.heard
-            self.certainty.look(connection.heard)
+            self.lifetime.answered(connection.heard)
         requests.flush_waiting()
 
     def link_writable(self, link: Link) -> None:
@@ -245,9 +241,11 @@ class Session:
         if link is not self._link:
             return
         self._link, self._lost_at = None, self._loop.time()
-        self.proving.detach()
+        if self._draining is not None:
+            self._draining.is_over = True
+        self.keepalive.detach()
         if link.connection.is_session_over:
-            self.certainty.doubt()
+            self.lifetime.doubt()
         if self.requests.detach(reason) and self._address is not None:
             self._late_writes.lost(peer_of(link, self._address), self._address)
         if not self.key.is_resumable:
@@ -305,7 +303,7 @@ class Session:
             self._late_writes.given_up(peer_of(link, self._address), address)
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
-        cause = starting.given_up(self._hosts.failures(), is_one_look=self._is_one_look)
+        cause = given_up(self._hosts.failures(), is_one_look=self._is_one_look)
         if cause is not None and not self._started.done():
             self._fail_start(cause)
             self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
@@ -344,7 +342,7 @@ class Session:
 
     async def _clear_doubt(self, link: Link, address: Address, doubtful: Address) -> None:
         """Drop `link`, to `address`: while a lock is certain, try `doubtful` of LateWrites; then end the session."""
-        left = max(self.certainty.until - self._loop.time(), 0.0)
+        left = max(self.lifetime.until - self._loop.time(), 0.0)
         try:
             if self._closing is None and (self._late_writes.ask_again() or left):
                 await asyncio.sleep(min(left, self._hosts.longest_pause))
@@ -373,7 +371,7 @@ class Session:
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.server = self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
-        opener = self._preparing.opener(address, hello, self._late_writes, within)
+        opener = self._servers.opener(address, hello, self._late_writes, within)
         link = await self._attempt.run(opener, address, within)
         if self._sasl is not None:
             self._admit(link)
@@ -381,19 +379,22 @@ class Session:
 
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
         """Take the server's answer to the handshake; a timeout of 0 or less refuses the session."""
-        attempt = self._attempt
+        attempt, connection = self._attempt, link.connection
         assert attempt is not None  # it has made the link
         if self._ended.done():
             return
         if response.timeout <= 0:
             attempt.greeted(accepted=False)
             return
-        self.key.granted(response, is_read_only=link.connection.is_read_only)
-        self.proving.greeted(attempt, link.connection)
-        self._preparing.granted(peer_of(link, self._address), link.connection.timeout)
-        self.timeout = self._hosts.timeout = link.connection.timeout
-        # Admitted in this very step, and not by the task that waits in _connect: what was read together with the
-        # handshake may already be an event.
+        self.key.granted(response, is_read_only=connection.is_read_only)
+        self.lifetime.session_id = self.key.id
+        if not connection.is_read_only:  # a server without a quorum proves nothing
+            phase, is_new = self._rng.random(), attempt.begins_session
+            self.lifetime.granted(attempt.sent_at, connection.heard, connection.timeout, phase, is_new=is_new)
+            connection.certainty = self.lifetime.certainty
+        self._servers.granted(peer_of(link, self._address), connection.timeout)
+        self.timeout = self._hosts.timeout = connection.timeout
+        # In this very step: what was read together with the handshake may already be an event.
         if self._sasl is None:
             self._admit(link)
         attempt.greeted(accepted=True)
@@ -406,7 +407,7 @@ class Session:
             return
         self._link = link
         self.requests.attach(link, self.key.id, [credential.call() for credential in self._credentials])
-        self.proving.attach(link, self._address, has_lost_write=has_lost_write)
+        self.keepalive.attach(link, self._address, has_lost_write=has_lost_write)
         if not self._started.done():
             self._started.set_result(None)
         self._log.connected(self.server, self.key.id, self.timeout, is_read_only=link.connection.is_read_only)
@@ -420,10 +421,9 @@ class Session:
         Does nothing if the session is leaving already, or closing: `close` needs the link.
         """
         link = self._link
-        if link is None or self._closing is not None or (self._leaving is not None and not self._leaving.done()):
+        if link is None or self._closing is not None or (self._draining is not None and not self._draining.is_over):
             return
-        self._leaving = Leaving(link, why, lambda: self._link is link)
-        self._leaving.begin(self._loop.time())
+        self._draining = drain(link, why)
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
@@ -441,7 +441,7 @@ class Session:
             self.requests.forget_session()
             self._late_writes = LateWrites()
             self.key = SessionKey()
-            self.certainty.renewed()
+            self.lifetime.renewed()
             self.timeout = self._hosts.timeout = self._wanted_timeout
             self.states.enter(SessionState.CONNECTING)
             return
@@ -464,7 +464,7 @@ class Session:
             self._started.exception()  # marks it as retrieved: asyncio must not log it if no task awaits it
 
     def _end_as_closed(self) -> None:
-        """End the session as one that its owner has closed, also one that has ended for another reason."""
+        """End the session as one that its owner has closed."""
         if self.states.now is not SessionState.CLOSED:
             self._end(closed(), SessionState.CLOSED)
 
@@ -478,7 +478,7 @@ class Session:
         self._last_end = error
         calls = self.requests.take_all()
         link, self._link = self._link, None
-        self.proving.detach()
+        self.keepalive.detach()
         if link is not None:
             link.connection.confirms_session = False  # frames that were read already may still be delivered
             link.abort(ConnectionAbortedError(str(error)))
@@ -488,7 +488,7 @@ class Session:
     def _end_trust(self, error: SessionError) -> None:
         """Fail the watches, then end certainty: in this order a lock learns the reason before it learns the doubt."""
         self.requests.fail_watches(error)
-        self.certainty.end()
+        self.lifetime.end()
 
     def _fail_auth(self, what: str, cause: ServerError | None = None) -> None:
         """End the session: its server does `what`, and would do the same on every connection."""

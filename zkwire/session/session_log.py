@@ -1,4 +1,4 @@
-"""What a session writes into the log: connections, failures, ends; docs/production.md lists the messages.
+"""What a session says: its log (docs/production.md lists the messages), and the error of a start that has failed.
 
 Knows how often a message may be repeated.  An ensemble that is down fails every attempt to connect, for hours.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Final
 
-from zkwire.errors import ProtocolError, ZooKeeperError
-from zkwire.session.fitness import unfit
-from zkwire.session.reasons import reason_of
+from zkwire.errors import ProtocolError, ZooKeeperError, explained
+from zkwire.session.hosts import Address
+from zkwire.session.opening import UnfitError, no_server, unfit
 from zkwire.wire.records import printed
 
 _log = logging.getLogger(__name__)
@@ -19,6 +20,12 @@ _log = logging.getLogger(__name__)
 _FIRST_INTERVAL: Final = 10.0  # seconds from a message to its first repetition; each further interval is twice as long
 _LONGEST_INTERVAL: Final = 600.0
 _LASTED: Final = 10.0  # seconds after which a connection counts as one that works: what fails then is news
+_ADVICE: Final = (
+    "check that the servers run and have a quorum (the command `zkwire srvr`), and that this machine reaches their"
+    " ports; give zkwire.connect a longer `within`, or None to wait for ever"
+)
+
+Failures = Sequence[tuple[Address, Exception | None]]  # of each server, None if it has not been tried to the end
 
 
 class _Kind:
@@ -103,7 +110,7 @@ class SessionLog:
         """An attempt to connect has failed."""
         added = self._repetitions.note((server, "failed", type(error)), self._loop.time())
         if added is not None:
-            why = unfit(error) or reason_of(error)
+            why = unfit(error) or explained(error)
             _log.warning("no session with %s: %s: %s%s", server, type(error).__name__, why, added)
 
     def ended(self, error: ZooKeeperError) -> None:
@@ -121,3 +128,46 @@ class SessionLog:
                 printed(session_id),
                 timeout,
             )
+
+
+async def are_done(awaited: Sequence[asyncio.Future[None]], within: float | None) -> bool:
+    """Return True once all of `awaited` are done, False after `within` seconds; None: wait for ever.
+
+    Raises: the error of the first one that has failed.
+    """
+    try:
+        async with asyncio.timeout(within) as limit:
+            for each in awaited:
+                await asyncio.shield(each)
+    except TimeoutError:
+        if limit.expired():
+            return False
+        raise
+    return True
+
+
+def given_up(failures: Failures, *, is_one_look: bool) -> OSError | None:
+    """Return the error of a client that gives up, None if it goes on.
+
+    It gives up when it can use none of the servers, however often it tries, and at one look after one round.
+    """
+    final = [(address, failure) for address, failure in failures if isinstance(failure, UnfitError)]
+    if len(final) == len(failures):
+        return no_server(final)
+    return not_in_time(failures, 0, None) if is_one_look and all(failure for _, failure in failures) else None
+
+
+def not_in_time(failures: Failures, within: float, present: Address | None) -> TimeoutError:
+    """Return the error of a client that got no session in time.
+
+    Arguments: `within`, in seconds, 0 for one look; `present`, the server that is being tried.
+    """
+    limit = f"within {within:g} s" if within else "at one look"
+    causes = "; ".join(f"{address}: {_cause(address, failure, present)}" for address, failure in failures)
+    return TimeoutError(f"no session {limit}: {causes}; {_ADVICE}")
+
+
+def _cause(address: Address, failure: Exception | None, present: Address | None) -> str:
+    if failure is not None:
+        return explained(failure)
+    return "no answer yet" if address == present else "not tried yet"

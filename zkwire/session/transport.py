@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
-from zkwire.session.reasons import reason_of
+from zkwire.errors import explained
 from zkwire.wire import timing
 from zkwire.wire.connection import Connection, Incoming
 
@@ -17,8 +17,25 @@ _A_MOMENT: Final = 0.001  # seconds
 _READ_SIZE: Final = 64 * 1024
 
 
-class LinkOwner(Protocol):
-    """What a Link calls, in the step in which each thing happens."""
+def check_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Return if `loop`, the session's, is the one that runs here.
+
+    Raises: RuntimeError when another loop runs here, or none.  A future of the one loop that is completed in the other
+    wakes no task there, so that the caller would wait for ever.
+    """
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:  # a thread without a loop: asyncio does not say what to do
+        running = None
+    if running is not loop:
+        raise RuntimeError(
+            "the zkwire client belongs to another event loop: use it in the loop, and in the thread, that has connected"
+            " it, and connect once for each loop"
+        )
+
+
+class LinkOwner:
+    """What a Link calls, in the step in which each thing happens; the methods here do nothing."""
 
     def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
         """Take what has arrived, in the order of the wire; the list may be empty."""
@@ -28,16 +45,6 @@ class LinkOwner(Protocol):
 
     def link_lost(self, link: Link, reason: Exception) -> None:
         """The connection is gone; called once."""
-
-
-class _NoOwner:
-    """The owner of a link whose answers are of no interest."""
-
-    def link_delivered(self, link: Link, arrived: list[Incoming]) -> None: ...
-
-    def link_writable(self, link: Link) -> None: ...
-
-    def link_lost(self, link: Link, reason: Exception) -> None: ...
 
 
 class Link(asyncio.BufferedProtocol):
@@ -60,7 +67,7 @@ class Link(asyncio.BufferedProtocol):
         self.is_blocked = False
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[Exception] = self._loop.create_future()
-        self._owner: LinkOwner = owner
+        self._owner = owner
         self._transport: asyncio.Transport | None = None
         self.peer: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -83,7 +90,7 @@ class Link(asyncio.BufferedProtocol):
 
     def disown(self) -> None:
         """Call the owner no more; the link is about to be closed."""
-        self._owner = _NoOwner()
+        self._owner = LinkOwner()
 
     def hand_over(self, other: Link) -> None:
         """Give the socket, on which nothing was sent yet, to `other`; this link is closed.
@@ -195,7 +202,7 @@ class Link(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         if exc is not None and not str(exc):
-            exc = ConnectionResetError(reason_of(exc))
+            exc = ConnectionResetError(explained(exc))
         reason = (
             self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
         )

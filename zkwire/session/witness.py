@@ -1,7 +1,7 @@
 """A witness: a second session, which shows what the leader has done by then.
 
 It is ended by the leader, to show that it has ended all that was due before.  Or it asks a server what the client needs
-to know before it resumes its own session there; see preparing.py.
+to know before it resumes its own session there; see late_writes.py.
 
 The leader takes all sessions of which it has not heard in time, and ends them one after the other.  Until its turn,
 such a session looks alive: its requests are carried out.  A client that was cut off for long cannot see whether its
@@ -16,13 +16,12 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from zkwire.errors import NoNodeError, ProtocolError
-from zkwire.session.attempt import Attempt, RefusedError
+from zkwire.session.attempt import Attempt, RefusedError, SessionKey
 from zkwire.session.closing import end_session, finish
 from zkwire.session.credentials import Credential
 from zkwire.session.hosts import Address
 from zkwire.session.sasl import SaslMechanism
-from zkwire.session.session_key import SessionKey
-from zkwire.session.transport import Link, OpenLink
+from zkwire.session.transport import Link, LinkOwner, OpenLink
 from zkwire.wire.connection import Call, Incoming
 from zkwire.wire.records import OPEN_ACL, ConnectRequest, ConnectResponse, printed, xids
 from zkwire.wire.requests import CreateRequest, Request, SyncRequest
@@ -44,7 +43,7 @@ class Answer(NamedTuple):
     is_flushed: bool
 
 
-class Witness:
+class Witness(LinkOwner):
     """One session that is made to be ended by the leader; the owner of its links, see LinkOwner.
 
     Arguments: `open_link`, which opens connections; `address`, of the server to make it at; `sasl` and
@@ -161,9 +160,3 @@ class Witness:
                 self._attempt.greeted(accepted=item.timeout > 0)
             elif isinstance(item, Call) and item.waiter is not None:
                 item.waiter.set_result(item.code)
-
-    def link_writable(self, link: Link) -> None:
-        """Do nothing: little is sent."""
-
-    def link_lost(self, link: Link, reason: Exception) -> None:
-        """Do nothing: `Attempt` and the futures notice."""

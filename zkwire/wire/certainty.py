@@ -30,7 +30,7 @@ _NEVER: Final = float("-inf")
 _FOREVER: Final = float("inf")
 # Fractions of the least timeout.
 _GAP: Final = 0.3  # half a tick, which is 1/4 at most, and what the leader's loop takes
-_GRAIN: Final = 1 / 64  # touches closer together than this are not told apart, so that there are few of them
+_RESOLUTION: Final = 1 / 64  # touches closer together than this are not told apart, so that there are few of them
 _EARLY: Final = 0.2  # y may be sent so much earlier than it must be
 _STALE: Final = 0.6  # a write that certifies less than this is repeated with the next proof
 _LATE: Final = 0.35  # and at once when it certifies less than this
@@ -45,8 +45,8 @@ _EPOCH_BITS: Final = 32  # of a zxid, below those that count the leaders
 _ANY: Final = -1  # in place of an epoch
 
 
-class Reach(enum.IntEnum):
-    """How far the answer to a request reaches."""
+class AckLevel(enum.IntEnum):
+    """What has acknowledged a request when its answer comes: the acknowledgement level."""
 
     SERVER = 0  # the server that we are connected to answers by itself
     LEADER = 1  # a sync: the answer has come through the leader
@@ -74,7 +74,7 @@ class Certainty:
 
     `until` is the moment before which the ensemble cannot have ended the session, -inf while nothing is proven.
     `is_linked` says whether the chain of touches is unbroken.  `is_broken` says that only a witness can mend it, which
-    must be begun after `based`.  `grain` is how many seconds apart touches must be sent to be told apart.
+    must be begun after `based`.  `resolution` is how many seconds apart touches must be sent to be told apart.
     """
 
     __slots__ = (
@@ -95,15 +95,15 @@ class Certainty:
         "_witness_ended",
         "_written",
         "based",
-        "grain",
         "is_linked",
         "least",
+        "resolution",
         "until",
     )
 
     def __init__(self, least: float = _FOREVER) -> None:
         self.least = least
-        self.grain = 0.0
+        self.resolution = 0.0
         self.until = _NEVER
         self.is_linked = False
         self.based = _FOREVER
@@ -160,7 +160,7 @@ class Certainty:
         time.
         """
         self.least = min(self.least, timeout)
-        self.grain = self.least * _GRAIN
+        self.resolution = self.least * _RESOLUTION
         self.until = min(self.until, sent + timeout)
 
     def resumed(self, sent: float, timeout: float, phase: float = 0.0) -> None:
@@ -201,7 +201,7 @@ class Certainty:
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
-    def answered(self, sent: float, now: float, reach: Reach, zxid: int = 0) -> None:
+    def answered(self, sent: float, now: float, ack_level: AckLevel, zxid: int = 0) -> None:
         """Record that a request sent at `sent` was answered without an error at `now`.
 
         Arguments: `zxid`, that of the answer's header; only that of an answer through the leader is of use.
@@ -212,13 +212,13 @@ class Certainty:
             return
         touches = self._touches
         old = sent - self.least * _GAP  # a touch that was answered by then is covered, if this is an x
-        if reach:
+        if ack_level:
             if sent >= self._asked:
                 self._asked = _NEVER
             if self._former is not None:
                 self._arrived(now)
-            self._take_zxid(sent, reach, zxid)
-            if reach is Reach.QUORUM:
+            self._take_zxid(sent, ack_level, zxid)
+            if ack_level is AckLevel.QUORUM:
                 self._written = max(self._written, sent)
                 if not self.is_linked:
                     self._link(sent, zxid)
@@ -233,14 +233,14 @@ class Certainty:
                 covered = touches.popleft().sent
             if covered is not None:
                 waiting.append((now, covered))
-        if not touches or sent >= touches[-1].sent + self.grain:
+        if not touches or sent >= touches[-1].sent + self.resolution:
             # Every later x covers touches[1] as well, so the one before is of no use any more.  A client that only
-            # reads sends no x, and would keep a touch for each `grain` of its life.
+            # reads sends no x, and would keep a touch for each `resolution` of its life.
             while len(touches) > 1 and touches[1].answered <= old:
                 touches.popleft()
             touches.append(_Touch(sent, now))
 
-    def _take_zxid(self, sent: float, reach: Reach, zxid: int) -> None:
+    def _take_zxid(self, sent: float, ack_level: AckLevel, zxid: int) -> None:
         if zxid <= 0:
             return
         self._epoch = zxid >> _EPOCH_BITS
@@ -248,7 +248,7 @@ class Certainty:
             self._news = self._sync[0]
             if self._is_learner:
                 self._take_news()
-        if reach is Reach.LEADER:
+        if ack_level is AckLevel.LEADER:
             self._sync = (sent, zxid)
 
     def _take_news(self) -> None:

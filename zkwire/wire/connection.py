@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire.errors import AuthenticationRequiredError, NoAuthError, ProtocolError, UnimplementedError
 from zkwire.wire import timing
-from zkwire.wire.certainty import Certainty, Reach, Upkeep
+from zkwire.wire.certainty import AckLevel, Certainty, Upkeep
 from zkwire.wire.frames import LENGTH, FrameReader
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReply, MultiRequest
@@ -36,7 +36,7 @@ from zkwire.wire.watch_table import Notification, Watcher, WatchKind, deletion_f
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _ANY_VERSION: Final = -1
-_SERVER: Final = Reach.SERVER
+_SERVER: Final = AckLevel.SERVER
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
@@ -255,7 +255,7 @@ class Connection:
         if self.answered >= self._next_touch and self.certainty is not None:
             # One touch for all replies of this read: the last-sent one.  Replies through the leader are taken in one
             # by one, see `_reply`.
-            self._next_touch = self.answered + self.certainty.grain
+            self._next_touch = self.answered + self.certainty.resolution
             self.certainty.answered(self.answered, now, _SERVER)
         return arrived
 
@@ -435,12 +435,12 @@ class Connection:
         if call.body is None:
             self.large_in_flight -= call.size
         self.answered = call.sent_at
-        if call.request.reach is not _SERVER and self.certainty is not None:
+        if call.request.ack_level is not _SERVER and self.certainty is not None:
             # Only success: some errors are made by the server that we are connected to, without the leader.
             self.is_proof_answered = call.waiter is None
             # A check without READ on the root is refused by the leader, after it has looked for the session.
             if code == 0 and failed_inside in (0, NoAuthError.code):
-                self.certainty.answered(call.sent_at, self.heard, call.request.reach, zxid)
+                self.certainty.answered(call.sent_at, self.heard, call.request.ack_level, zxid)
             else:
                 self.certainty.refused(call.sent_at, self.heard)
         # A ping's reply carries the server's newest zxid, which may belong to a change whose event has not come yet.

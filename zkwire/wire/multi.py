@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
-from zkwire.wire.certainty import Reach
+from zkwire.wire.certainty import AckLevel
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import DecodeError, Int
 from zkwire.wire.records import MultiHeader
@@ -173,7 +173,7 @@ class _Operations:
         return b"".join([*parts, _END])
 
 
-class MultiRequest(_Operations, Request[MultiReply], opcode=14, reach=Reach.QUORUM):
+class MultiRequest(_Operations, Request[MultiReply], opcode=14, ack_level=AckLevel.QUORUM):
     """Carry out the operations in their order, as one transaction."""
 
     __slots__ = ()

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import ClassVar, Final, Generic, TypeAlias, TypeVar, get_args
 
 from zkwire.errors import BadArgumentsError, ServerError, UnimplementedError
-from zkwire.wire.certainty import Reach
+from zkwire.wire.certainty import AckLevel
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import (
     Boolean,
@@ -52,7 +52,7 @@ class Request(Record, Generic[R]):
         since: The first ZooKeeper version that knows the opcode, for those that 3.4 does not know.
         needs: What the operation requires besides that version, as the end of a sentence.
         hints: What the caller can do about an error code that has a special meaning for this operation.
-        reach: How far a request goes to be answered, which decides what its answer proves, see certainty.py.
+        ack_level: How far a request goes to be answered, which decides what its answer proves, see certainty.py.
         is_answered_at_once: Whether the server's reading thread answers it, out of the order of the other requests,
             see Connection.send.
 
@@ -68,7 +68,7 @@ class Request(Record, Generic[R]):
     fixed_xid: ClassVar[int | None]
     operation: ClassVar[str]
     hints: ClassVar[Mapping[int, str]]
-    reach: ClassVar[Reach]
+    ack_level: ClassVar[AckLevel]
     is_answered_at_once: ClassVar[bool]
     is_recovered: ClassVar[bool] = False
 
@@ -81,7 +81,7 @@ class Request(Record, Generic[R]):
         since: str = "",
         needs: str = "",
         hints: Mapping[int, str] = MappingProxyType({}),
-        reach: Reach = Reach.SERVER,
+        ack_level: AckLevel = AckLevel.SERVER,
         is_answered_at_once: bool = False,
     ) -> None:
         if opcode is None:
@@ -98,7 +98,7 @@ class Request(Record, Generic[R]):
         cls.reply = reply
         cls.repeatable = repeatable
         cls.fixed_xid = xid
-        cls.reach = reach
+        cls.ack_level = ack_level
         cls.is_answered_at_once = is_answered_at_once
         name = cls.__name__.removesuffix("Request")
         cls.operation = name[:1].lower() + name[1:]
@@ -239,7 +239,7 @@ class WhoAmIReply(Record):
 
 
 @record
-class CreateRequest(Request[CreateReply], opcode=1, reach=Reach.QUORUM):
+class CreateRequest(Request[CreateReply], opcode=1, ack_level=AckLevel.QUORUM):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -247,7 +247,7 @@ class CreateRequest(Request[CreateReply], opcode=1, reach=Reach.QUORUM):
 
 
 @record
-class Create2Request(Request[Create2Reply], opcode=15, reach=Reach.QUORUM, since="3.5.0"):
+class Create2Request(Request[Create2Reply], opcode=15, ack_level=AckLevel.QUORUM, since="3.5.0"):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -255,7 +255,7 @@ class Create2Request(Request[Create2Reply], opcode=15, reach=Reach.QUORUM, since
 
 
 @record
-class CreateContainerRequest(Request[Create2Reply], opcode=19, reach=Reach.QUORUM, since="3.5.1"):
+class CreateContainerRequest(Request[Create2Reply], opcode=19, ack_level=AckLevel.QUORUM, since="3.5.1"):
     path: Text
     data: Buffer
     acl: Vector[ACL]
@@ -266,7 +266,7 @@ class CreateContainerRequest(Request[Create2Reply], opcode=19, reach=Reach.QUORU
 class CreateTTLRequest(
     Request[Create2Reply],
     opcode=21,
-    reach=Reach.QUORUM,
+    ack_level=AckLevel.QUORUM,
     since="3.5.3",
     needs=", started with -Dzookeeper.extendedTypesEnabled=true",
 ):
@@ -301,7 +301,7 @@ AnyCreate: TypeAlias = CreateRequest | Create2Request | CreateContainerRequest |
 class DeleteRequest(
     Request[Nothing],
     opcode=2,
-    reach=Reach.QUORUM,
+    ack_level=AckLevel.QUORUM,
     hints={BadArgumentsError.code: "the root and /zookeeper cannot be deleted"},
 ):
     path: Text
@@ -321,7 +321,7 @@ class GetDataRequest(Request[GetDataReply], opcode=4, repeatable=True):
 
 
 @record
-class SetDataRequest(Request[StatReply], opcode=5, reach=Reach.QUORUM):
+class SetDataRequest(Request[StatReply], opcode=5, ack_level=AckLevel.QUORUM):
     path: Text
     data: Buffer
     version: Int
@@ -333,7 +333,7 @@ class GetACLRequest(Request[GetACLReply], opcode=6, repeatable=True):
 
 
 @record
-class SetACLRequest(Request[StatReply], opcode=7, reach=Reach.QUORUM):
+class SetACLRequest(Request[StatReply], opcode=7, ack_level=AckLevel.QUORUM):
     path: Text
     acl: Vector[ACL]
     version: Int
@@ -369,7 +369,7 @@ class WhoAmIRequest(Request[WhoAmIReply], opcode=107, repeatable=True, since="3.
 
 
 @record
-class SyncRequest(Request[SyncReply], opcode=9, repeatable=True, reach=Reach.LEADER):
+class SyncRequest(Request[SyncReply], opcode=9, repeatable=True, ack_level=AckLevel.LEADER):
     path: Text
 
 
@@ -442,7 +442,7 @@ class AddWatchRequest(Request[AddWatchReply], opcode=106, repeatable=True, since
 class ReconfigRequest(
     Request[GetDataReply],
     opcode=16,
-    reach=Reach.QUORUM,
+    ack_level=AckLevel.QUORUM,
     since="3.5.0",
     needs=", and an ensemble: a single server has no members to change",
     hints={

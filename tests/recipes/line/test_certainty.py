@@ -201,10 +201,10 @@ async def test_the_client_keeps_certain_as_long_as_a_lock_is_held_or_waited_for(
             else:
                 lease = await kind(zk, stage.path).acquire()
             assert needs == 1
-            assert len(zk._session.certainty.on_uncertain._callbacks) == 1
+            assert len(zk._session.lifetime.on_uncertain._callbacks) == 1
             await lease.release()
             assert needs == 0
-            assert not zk._session.certainty.on_uncertain._callbacks
+            assert not zk._session.lifetime.on_uncertain._callbacks
         held = await Lock(stage.other, stage.path).acquire()
         cancelled = await start_waiting(stage.other, kind(zk, stage.path), 2)
         cancelled.cancel()

@@ -238,7 +238,7 @@ async def test_check_in_the_body_raises_in_place(zookeeper: RealServer, path: st
     async with zkwire.connect(zookeeper.hosts) as zk:
         with body_raises(LockLostError):
             async with Lock(zk, path) as lease:
-                zk._session.certainty.doubt()
+                zk._session.lifetime.doubt()
                 lease.check()
         assert this_task().cancelling() == 0
         await zk.ping()

@@ -171,7 +171,7 @@ async def test_certainty_that_comes_back_at_the_last_moment_is_no_loss(monkeypat
     """The answer of the leader arrives in the same turn of the loop in which certainty has ended."""
     async with scene() as stage:
         lease = await Lock(stage.zk, stage.path).acquire()
-        certainty = stage.zk._session.certainty.certainty
+        certainty = stage.zk._session.lifetime.certainty
         assert certainty is not None
         proven = certainty.until
         for left in (5.0, 0.001):

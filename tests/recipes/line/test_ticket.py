@@ -8,7 +8,7 @@ import pytest
 from recipes.line.ticket import Ticket, TicketNode
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.recipes import line, no_task_stays, until, until_armed
-from zkwire import Client, Node, Removal, Stat
+from zkwire import Client, GuaranteedDelete, Node, Stat
 
 NODE = TicketNode("/line/lock-0000000001", "lock-0000000001", 5, 7)
 
@@ -35,7 +35,7 @@ def read(data: bytes, version: int) -> Node:
 async def test_data_is_our_own_up_to_the_last_version_that_this_client_has_written(
     known: int, unanswered: bytes | None, data: bytes, version: int, is_own: bool, after: tuple[int, bytes | None]
 ) -> None:
-    ticket = Ticket(NODE, cast(Removal, None))
+    ticket = Ticket(NODE, cast(GuaranteedDelete, None))
     if (known, unanswered) != (0, None):  # a new ticket: its node has the data of its create
         ticket.version, ticket.unanswered = known, unanswered
     assert ticket.is_own_data(read(data, version)) is is_own
@@ -46,7 +46,7 @@ async def a_ticket(zk: Client, path: str) -> Ticket:
     """Return a ticket of `zk` that watches the line's node, and has a request for a watch on its own node under way."""
     await zk.ensure_path(path)
     node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
-    ticket = Ticket(TicketNode(node, node.rpartition("/")[2], stat.czxid, zk.session_id), zk.removal(node))
+    ticket = Ticket(TicketNode(node, node.rpartition("/")[2], stat.czxid, zk.session_id), zk.guaranteed_delete(node))
     await zk.get_and_watch(path, into=ticket.watches)
     asked: Any = zk.get_and_watch(node, into=ticket.watches)
     ticket.watch_request = asyncio.create_task(asked)

@@ -242,7 +242,9 @@ async def test_a_ticket_of_a_former_session_never_owns(holders: int) -> None:
             await stage.other.create(f"{path}/lock-", ephemeral=True, sequential=True)
         node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
         former = TicketNode(node, node.rpartition("/")[2], stat.czxid, zk.session_id ^ 1)
-        waiting = WaitingTicket(zk, Rules(path), Ticket(former, zk.removal(node)), [await zk.get_children(path)])
+        waiting = WaitingTicket(
+            zk, Rules(path), Ticket(former, zk.guaranteed_delete(node)), [await zk.get_children(path)]
+        )
         assert (waiting.owns, waiting.is_first, waiting.is_in_present_session) == (False, not holders, False)
         with pytest.raises(EvictedError):
             await waiting.wait()

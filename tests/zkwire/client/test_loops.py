@@ -9,7 +9,7 @@ import pytest
 import zkwire
 from tests.support.everywhere import Scene, scene
 from zkwire import GetData, WatchSet
-from zkwire.session.lifetime import OnClosed, OnUncertain
+from zkwire.session.keepalive import OnClosed, OnUncertain
 
 
 async def _next(stream: Any) -> None:

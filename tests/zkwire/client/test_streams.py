@@ -8,7 +8,7 @@ import pytest
 from tests.support.client import cancelled, turns
 from zkwire import SessionState
 from zkwire.client.streams import StateStream
-from zkwire.session.states import States
+from zkwire.session.observer import States
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from unittest.mock import patch
 
 import pytest
@@ -13,7 +12,7 @@ from tests.support.everywhere import Scene, cancel_at_every_moment
 from tests.support.examples import some_in_quick
 from tests.support.proxy import Proxy
 from tests.support.virtual_time import a_client, in_virtual_time
-from tests.zkwire.session.verbs import ALL, CREATES, READS, WATCHES, WRITES, Verb
+from tests.zkwire.session.verbs import ALL, CREATES, WATCHES, Verb
 from zkwire import Client, ConnectionLostError, NoNodeError, SessionState
 from zkwire.testing import RealServer
 
@@ -58,22 +57,6 @@ async def test_a_request_cancelled_in_the_turn_of_its_submission_is_never_sent(v
         await zk.ping()
         await zk.ping()
         assert server.names("ping") in ([], ["removeWatches"])
-
-
-@in_virtual_time
-@pytest.mark.parametrize("verb", READS | WRITES)
-async def test_a_request_cancelled_unanswered_leaves_the_connection_in_order(verb: str) -> None:
-    opcode, call = ALL[verb]
-    async with a_client() as (server, zk):
-        await zk.create("/p/child", make_parents=True)
-        server.names()
-        server.is_holding = True
-        task = asyncio.create_task(call(zk, "/p"))
-        await turns()
-        await cancelled(task)
-        server.release()
-        assert await zk.exists("/p") is not None
-        assert server.names() == [opcode, "exists"]
 
 
 @pytest.mark.parametrize("verb", [verb for verb in WATCHES if "get_and_watch of" not in verb])
@@ -172,47 +155,3 @@ async def removed_at_every_moment(call: Verb, *, cut: bool = False) -> None:
 
 async def with_child(stage: Scene) -> None:
     await stage.other.create(f"{stage.path}/child", make_parents=True)
-
-
-async def cancelled_in_the_turn_of_its_answer(
-    proxy: Proxy, zk: Client, call: Callable[[], Awaitable[object]], opcode: str
-) -> "asyncio.Task[object]":
-    """Start `call` and cancel it when its answer has arrived, but before its task continues."""
-
-    async def run() -> object:
-        return await call()
-
-    async def cancel_in_time() -> None:
-        await zk.sync("/")  # answered in the same read, and this task continues first
-        assert task.cancel()
-
-    mark = proxy.mark()
-    hold = proxy.hold_replies()
-    first = asyncio.create_task(cancel_in_time())
-    task = asyncio.create_task(run())
-    await proxy.seen(opcode, mark, direction="reply")
-    hold.release()
-    await asyncio.wait({first, task})
-    await first
-    return task
-
-
-async def test_a_cut_off_pipeline_returns_each_loss_and_repeats_the_reads(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        lost = proxy.drop_after("create2")
-        before, created, node = await zk.pipeline([zkwire.GetData("/"), zkwire.Create(path), zkwire.GetData(path)])
-        assert lost.hits
-        assert isinstance(before, zkwire.Node)
-        assert isinstance(created, zkwire.ConnectionLostError)
-        assert isinstance(node, zkwire.Node)  # the create was carried out: that is what `maybe_applied` means
-        assert proxy.requests().count("create2") == 1
-
-
-async def test_an_ensure_path_cancelled_in_the_turn_of_refusals_is_silent(zookeeper: RealServer, path: str) -> None:
-    """No task retrieves the errors; the event loop must not log them."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.ensure_path(f"{path}/a/b")
-        for _ in range(2):
-            task = await cancelled_in_the_turn_of_its_answer(proxy, zk, lambda: zk.ensure_path(f"{path}/a/b"), "create")
-            assert task.cancelled()
-        assert await zk.exists(f"{path}/a/b") is not None

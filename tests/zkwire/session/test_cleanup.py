@@ -141,22 +141,6 @@ async def test_another_node_in_place_of_that_of_a_cancelled_create_stays_pitfall
         assert (await stage.other.get("/a")).data == b"of others"
 
 
-async def test_a_newer_node_of_the_same_session_in_place_of_that_of_a_cancelled_create_stays() -> None:
-    """The answers to both creates come in one read."""
-    async with scene() as stage:
-        with stage.server.hold_replies(session=stage.zk.session_id) as hold:
-            doomed = asyncio.create_task(stage.zk.create("/a", ephemeral=True))
-            await hold.until_hit(1)
-            await cancelled(doomed)
-            await stage.other.delete("/a")
-            newer = asyncio.create_task(stage.zk.create("/a", b"newer", ephemeral=True))
-            await hold.until_hit(2)
-        await newer
-        for _ in range(3):
-            await stage.zk.sync("/")
-        assert (await stage.other.get("/a")).data == b"newer"
-
-
 @pytest.mark.parametrize("how", ["answered", "lost"])
 async def test_the_ephemeral_nodes_of_a_cancelled_transaction_are_removed(how: str) -> None:
     """The persistent one stays."""
@@ -204,40 +188,3 @@ async def test_a_search_goes_on_over_several_lost_connections_pitfall_10(zookeep
         hold.release()
         await asyncio.gather(*(cut.until_hit() for cut in cuts))
         await only_the_child(other, path)
-
-
-async def test_a_search_spares_the_nodes_of_other_clients_and_of_answered_creates(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        await other.create(path)
-        kept = [
-            await zk.create(f"{path}/n-", ephemeral=True, sequential=True),
-            await other.create(f"{path}/n-", ephemeral=True, sequential=True),
-            await zk.create(f"{path}/n-", sequential=True),
-            await zk.create(f"{path}/n-x-", ephemeral=True, sequential=True),
-            await zk.create(f"{path}/n-", b"", ephemeral=True, sequential=True),
-        ]
-        hold = proxy.hold_replies()
-        lost = proxy.drop_after("create", nth=1)
-        mark = proxy.mark()
-        task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
-        await proxy.seen("create", mark, direction="reply")
-        kept.append(await other.create(f"{path}/n-", ephemeral=True, sequential=True))  # newer than the lost one
-        await cancelled(task)
-        hold.release()
-        await lost.until_hit()
-        candidates = 6  # the five in `kept` with this prefix, and the lost one
-        await proxy.until(
-            lambda: (
-                sum(frame.opcode == "exists" and frame.direction == "reply" for frame in proxy.log[mark:]) >= candidates
-            )
-        )
-        await proxy.seen("delete", mark, direction="reply")
-        await zk.sync(path)
-        assert sorted(f"{path}/{name}" for name in await zk.get_children(path)) == sorted(kept)
-        assert proxy.requests(mark).count("delete") == 1

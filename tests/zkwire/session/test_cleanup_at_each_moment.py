@@ -57,29 +57,6 @@ def how_many(*classes: str) -> int:
 
 
 @in_virtual_time
-@pytest.mark.parametrize("kind", ["create", "create_and_stat", "transaction"])
-async def test_after_a_cancelled_create_that_was_refused_nothing_is_asked(kind: str) -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/a")
-        server.names()
-        server.is_holding = True
-        if kind == "transaction":
-            tx = zk.transaction()
-            tx.create("/b", ephemeral=True)
-            tx.create("/a", ephemeral=True)
-            creating: asyncio.Future[Any] = asyncio.ensure_future(tx.commit())
-        else:
-            creating = asyncio.ensure_future(getattr(zk, kind)("/a", ephemeral=True))
-        await turns()
-        assert creating.cancel()
-        await asyncio.wait({creating})
-        server.release()
-        for _ in range(3):
-            await zk.ping()
-        assert len(server.names("ping")) == 1
-
-
-@in_virtual_time
 @pytest.mark.parametrize("is_answered", [True, False])
 @pytest.mark.parametrize(("ttl", "name"), [(None, "create"), (60.0, "createTTL")])
 async def test_after_a_cancelled_create_of_a_node_that_is_not_ephemeral_nothing_is_asked(
@@ -133,18 +110,6 @@ async def test_a_search_removes_the_node_asks_behind_a_sync_and_leaves_no_watch(
 
 
 @in_virtual_time
-async def test_a_search_for_a_node_that_was_not_made_leaves_no_watch() -> None:
-    seen = Events()
-    async with a_client(observer=seen) as (server, zk):
-        await lose_a_create(server, zk, "/a", sequential=False, carried_out=False)
-        await zk.ping()
-        assert server.names("ping") == ["create", "connect", "multi", "sync", "exists"]
-        await zk.create("/a")
-        await zk.delete("/a")
-        assert seen.arrived == []
-
-
-@in_virtual_time
 @pytest.mark.parametrize("sequential", [True, False])
 async def test_a_search_spares_newer_nodes_of_others_and_names_that_are_no_numbers(sequential: bool) -> None:
     """The lost create may have been refused, and another client may have made the node that is there."""
@@ -166,42 +131,6 @@ async def test_a_search_spares_newer_nodes_of_others_and_names_that_are_no_numbe
             await asyncio.sleep(0.01)
         assert server.names().count("delete") == sequential
         assert sorted(await zk.get_children("/p")) == sorted(names)
-
-
-@in_virtual_time
-async def test_a_create_that_is_lost_while_a_search_below_the_same_node_goes_on_gets_a_search_of_its_own() -> None:
-    """The first search has its list already, which cannot show the new node."""
-    async with a_client() as (server, zk):
-        await zk.create("/p")
-        await lose_a_create(server, zk, "/p/n-", sequential=True)
-        server.strike = throttled("exists")
-        await server.until("exists")
-        await lose_a_create(server, zk, "/p/n-", sequential=True)
-        while zk._session.requests.cleanup.is_busy:
-            await asyncio.sleep(0.01)
-        assert server.names().count("getChildren") == 2
-        assert await zk.get_children("/p") == []
-
-
-@in_virtual_time
-@pytest.mark.parametrize("sequential", [True, False])
-async def test_creates_that_are_lost_before_the_search_is_written_share_it(sequential: bool) -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/p")
-        paths = ["/p/n-", "/p/m-", "/p/n-"] if sequential else ["/p/n"] * 3
-        server.is_holding = True
-        creating = [asyncio.ensure_future(zk.create(path, ephemeral=True, sequential=sequential)) for path in paths]
-        await turns()
-        await asyncio.gather(*map(cancelled, creating))
-        server.names()
-        server.drop()
-        server.is_holding = False
-        await server.until("delete", 3 if sequential else 1)
-        names = server.names()
-        assert names[:4] == ["connect", "multi", "sync", "getChildren" if sequential else "exists"]
-        assert names.count("sync") == 1
-        await zk.ping()
-        assert await zk.get_children("/p") == []
 
 
 @in_virtual_time
@@ -249,18 +178,6 @@ async def test_a_search_spares_lost_nodes_of_other_prefixes() -> None:
         while zk._session.requests.cleanup.is_busy:
             await asyncio.sleep(0.01)
         assert sorted(await zk.get_children("/p")) == ["n--0000000003", "n-10000000002", "n-x-0000000001"]
-
-
-@in_virtual_time
-async def test_nothing_is_kept_of_searches_that_have_ended() -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/p")
-        before = how_many("_Search", "LostCreate")
-        for sequential in (True, False):
-            await lose_a_create(server, zk, "/p/n-", sequential=sequential)
-            while zk._session.requests.cleanup.is_busy:
-                await asyncio.sleep(0.01)
-        assert how_many("_Search", "LostCreate") == before
 
 
 @in_virtual_time

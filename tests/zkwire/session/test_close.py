@@ -2,8 +2,6 @@
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Coroutine
-from typing import Any
 
 import pytest
 
@@ -72,25 +70,6 @@ async def test_calls_after_close_say_that_the_client_is_closed_pitfall_6(zookeep
         assert proxy.requests(mark) == []
 
 
-async def test_closing_several_times_closes_once(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        zk = await zkwire.connect(proxy.hosts)
-        await asyncio.gather(zk.close(), zk.close(), zk.close(keep_session=True))
-        await zk.close()
-        async with zk:
-            pass
-        assert proxy.requests().count("closeSession") == 1
-
-
-@pytest.mark.parametrize("max_in_flight", [1000, 2])
-async def test_calls_made_before_close_are_answered_first(zookeeper: RealServer, path: str, max_in_flight: int) -> None:
-    zk = await zkwire.connect(zookeeper.hosts, max_in_flight=max_in_flight)
-    calls = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(50)]
-    await turns(1)
-    await zk.close()
-    assert [call.result() for call in calls] == [f"{path}-{number}" for number in range(50)]
-
-
 @in_virtual_time
 @pytest.mark.parametrize(("keep_session", "within"), [(False, None), (True, None), (False, 60.0)])
 async def test_closing_ends_within_a_session_timeout_whatever_the_server_does_pitfall_83(
@@ -115,23 +94,6 @@ async def test_closing_ends_within_a_session_timeout_whatever_the_server_does_pi
 
 
 @in_virtual_time
-async def test_closing_while_disconnected_fails_the_calls_that_wait_and_returns() -> None:
-    async with a_client() as (server, zk):
-        _, watch = await zk.get_and_watch("/")
-        server.refused = {"a", "b"}
-        server.drop()
-        await states_until(zk.states(), SUSPENDED)
-        calls: list[Coroutine[Any, Any, Any]] = [zk.set("/", b""), zk.get("/")]
-        waiting = [asyncio.create_task(call) for call in calls]
-        await turns(1)
-        await zk.close()
-        ended: list[Awaitable[Any]] = [*waiting, watch]
-        for end in ended:
-            with pytest.raises(zkwire.SessionClosedError):
-                await end
-
-
-@in_virtual_time
 async def test_a_connection_lost_while_a_session_is_kept_ends_the_close() -> None:
     async with a_client() as (server, zk):
         server.is_silent = True
@@ -143,16 +105,6 @@ async def test_a_connection_lost_while_a_session_is_kept_ends_the_close() -> Non
         await closing
         assert server.loop.time() - start < 0.1
         assert zk.state is CLOSED
-
-
-async def test_connecting_can_be_given_up_where_no_server_answers() -> None:
-    for hosts in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2"):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1):
-                await zkwire.connect(hosts)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1), zkwire.connect(hosts):
-                pytest.fail("there is no server")
 
 
 async def test_connecting_can_be_given_up_while_a_server_is_silent() -> None:
@@ -228,38 +180,3 @@ async def test_cancelling_an_iteration_over_states_loses_no_state(zookeeper: Rea
         assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
         states.close()
         states.close()
-
-
-async def test_a_second_task_that_waits_for_the_same_stream_of_states_is_told_so(zookeeper: RealServer) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        states = zk.states()
-        assert await anext(states) is CONNECTED
-        first = asyncio.ensure_future(anext(states))
-        await turns()
-        with pytest.raises(RuntimeError, match="another task waits"):
-            await anext(states)
-        await zk.close()
-        assert await first is CLOSED
-
-
-async def test_a_discard_is_finished_before_the_client_closes(zookeeper: RealServer, path: str) -> None:
-    zk = await zkwire.connect(zookeeper.hosts)
-    await zk.create(path)
-    removed = zk.discard(path)
-    await zk.close()
-    assert removed.done()
-    async with zkwire.connect(zookeeper.hosts) as other:
-        assert await other.exists(path) is None
-
-
-async def test_cancelling_the_wait_for_a_discard_leaves_other_discards_alone(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        hold = proxy.hold_replies()
-        first, second = zk.discard(path), zk.discard(path)
-        first.cancel()
-        third = zk.discard(path)
-        hold.release()
-        await second
-        await third
-        assert await zk.exists(path) is None

@@ -36,22 +36,6 @@ async def test_a_client_that_was_just_disconnected_ends_its_session(zookeeper: R
         await proxy.until(lambda: proxy.open == 0)
 
 
-async def test_a_connection_that_is_being_opened_is_used(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
-        zk = await zkwire.connect(proxy.hosts, LONG)
-        await zk.create(path, ephemeral=True)
-        mark = proxy.mark()
-        hold = proxy.hold_replies()
-        await dropped(proxy, zk)
-        await proxy.seen("connect", mark)
-        closing = asyncio.create_task(zk.close())
-        await turns()
-        hold.release()
-        await closing
-        assert proxy.requests(mark) == ["connect", "closeSession"]
-        assert await other.exists(path) is None
-
-
 async def test_a_client_that_moves_to_another_server_ends_its_session_there(zookeeper: RealServer, path: str) -> None:
     async with (
         Proxy(zookeeper.hosts) as old,
@@ -65,16 +49,6 @@ async def test_a_client_that_moves_to_another_server_ends_its_session_there(zook
         await zk.close()
         assert new.requests() == ["connect", "closeSession"]
         assert await other.exists(path) is None
-
-
-async def test_calls_that_wait_are_answered_first(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, LONG) as zk:
-        await dropped(proxy, zk)
-        creating, reading = asyncio.create_task(zk.create(path)), asyncio.create_task(zk.get("/"))
-        await turns(1)
-        await zk.close()
-        assert await creating == path
-        assert (await reading).data is not None
 
 
 async def test_a_server_that_comes_back_in_time_ends_the_session() -> None:
@@ -182,24 +156,3 @@ async def test_a_close_without_a_connection_can_be_cancelled() -> None:
             with pytest.raises(asyncio.CancelledError):
                 await closing
         assert zk.state is CLOSED
-
-
-async def test_a_client_between_two_sessions_closes_at_once() -> None:
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts, LONG)
-        with server.refuse_connections():
-            zk_states = zk.states()
-            server.expire(zk.session_id)
-            await states_until(zk_states, SUSPENDED)
-        await states_until(zk_states, EXPIRED)
-        with server.refuse_connections():
-            async with asyncio.timeout(LONG / 3):
-                await zk.close()
-
-
-async def test_a_bound_that_is_no_time_is_refused_and_nothing_is_closed() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        for within in (-1.0, float("nan")):
-            with pytest.raises(ValueError, match="within"):
-                await zk.close(within=within)
-        assert await zk.exists("/") is not None

@@ -7,9 +7,7 @@ import sys
 import pytest
 
 import zkwire
-from tests.support.client import turns
 from tests.support.recipes import until
-from tests.support.virtual_time import a_client, in_virtual_time, tasks
 from zkwire.testing import Server
 
 # A job that a shell runs in the background inherits that SIGINT is ignored: the programs must not depend on that.
@@ -100,14 +98,3 @@ async def test_a_program_ends_soon_although_the_server_does_not_answer() -> None
         await until(lambda: running.returncode is not None, limit=10)
         await running.wait()
         server.resume()
-
-
-@in_virtual_time
-async def test_a_client_whose_task_is_cancelled_from_outside_ends_its_session_on_the_connection_that_it_has() -> None:
-    async with a_client() as (server, _):
-        await turns()  # until the connection is served
-        (task,) = tasks("zkwire session")
-        server.refused = {"a", "b"}
-        task.cancel()
-        await asyncio.wait({task})
-        assert server.names() == ["closeSession"]

@@ -2,8 +2,6 @@
 
 import asyncio
 import struct
-from itertools import pairwise
-from operator import gt
 
 import pytest
 
@@ -121,17 +119,6 @@ async def test_a_server_that_does_not_accept_the_session_does_not_prove_it_alive
 
 
 @in_virtual_time
-async def test_the_pauses_grow_when_every_session_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with a_client("a") as (server, zk):
-        answering(server, "unknown", monkeypatch)
-        await server.until("connect", 7)
-        times = [sent.at for sent in server.requests]
-        pauses = [later - earlier for earlier, later in pairwise(times)][1:]  # the first one follows the expiry
-        assert all(map(gt, pauses, [0.025, 0.05, 0.1, 0.2, 0.4])), pauses
-        assert zk.state is CONNECTING
-
-
-@in_virtual_time
 async def test_resuming_a_session_without_a_server_fails_as_expired() -> None:
     server = Server()
     server.refused = {"a"}
@@ -241,32 +228,4 @@ async def test_pings_alone_prove_nothing_and_requests_through_the_leader_do() ->
         assert server.names() == ["ping"] * 2
 
 
-async def test_a_resumed_session_is_proven_by_a_write_that_changes_nothing(zookeeper: RealServer) -> None:
-    """The server may belong to a leader without followers: only a committed write shows that it does not."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 4.0) as zk:
-        zk.need_certainty()
-        mark, before = proxy.mark(), zk.last_zxid
-        proven = zk.certain_until
-        proxy.drop()
-        await proxy.seen("multi", mark, direction="reply")
-        await zk.ping()
-        assert proven < zk.certain_until <= asyncio.get_running_loop().time() + 4.0
-        assert [name for name in proxy.requests(mark, ignore_pings=False) if name != "ping"][:2] == ["connect", "multi"]
-        assert zk.last_zxid > before
-
-
 # -- dead links ----------------------------------------------------------------------------------------------------
-
-
-async def test_requests_larger_than_the_sockets_buffers_do_not_deadlock(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 4.0) as zk:
-        await zk.create(path)
-        proxy.pause()
-        sets = [asyncio.create_task(zk.set(path, bytes([number]) * 900_000)) for number in range(20)]
-        gets = [asyncio.create_task(zk.get(path)) for _ in range(20)]
-        await asyncio.wait(sets, timeout=0.1)
-        assert not any(task.done() for task in sets)
-        proxy.resume()
-        assert [stat.version for stat in await asyncio.gather(*sets)] == list(range(1, 21))
-        assert {node.stat.version for node in await asyncio.gather(*gets)} == {20}
-        assert proxy.connections == 1

@@ -1,11 +1,9 @@
 """Servers that can never be used in the wanted way, because of TLS: `connect` raises after one round over all."""
 
 import asyncio
-import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,7 @@ from tests.support.rogue import Rogue, eof_handshake, garbage_handshake
 from tests.support.tls import TlsFront
 from zkwire import SessionState
 from zkwire.session import session_log
-from zkwire.session.fitness import no_server, unfit
+from zkwire.session.opening import no_server, unfit
 from zkwire.testing import Certificates, Server, authority, issue, make_certificates
 
 SOON = 10.0  # seconds; far more than one round takes
@@ -94,23 +92,6 @@ async def test_a_server_of_another_authority_is_reported_with_the_cause(tls: Cer
         assert front.connections == 1
 
 
-async def test_a_server_of_another_name_is_reported(tls: Certificates, tmp_path: Path) -> None:
-    elsewhere = issue(tls.ca, tmp_path, "elsewhere", hosts=["DNS:zk1.example"])
-    async with fronts(Certificates(tls.ca, elsewhere, tls.client)) as [front]:
-        error = await refused(zkwire.connect(front.hosts, ssl=trusting(tls)))
-        assert "not valid for '127.0.0.1'; the connect string must name the server as its certificate does" in str(
-            error
-        )
-
-
-async def test_an_expired_certificate_is_reported(expired: Certificates) -> None:
-    async with fronts(expired) as [front]:
-        error = await refused(zkwire.connect(front.hosts, ssl=trusting(expired)))
-        assert f"no session with {front.hosts}: the server's certificate is not accepted: certificate has expired" in (
-            str(error)
-        )
-
-
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
 async def test_a_client_without_the_certificate_that_the_server_wants_is_told_of_it(
     tls: Certificates, version: str
@@ -127,41 +108,11 @@ async def test_a_client_without_the_certificate_that_the_server_wants_is_told_of
             await zk.ping()
 
 
-async def test_no_version_of_tls_in_common_is_reported(tls: Certificates) -> None:
-    context = trusting(tls)
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    async with fronts(tls) as [front]:
-        front.context.minimum_version = ssl.TLSVersion.TLSv1_3
-        error = await refused(zkwire.connect(front.hosts, ssl=context))
-        assert "the server refuses the TLS handshake: " in str(error)
-
-
-async def test_a_port_that_speaks_neither_zookeeper_nor_tls_is_reported() -> None:
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 mail.example ESMTP ready\r\n" * 10)
-        await reader.read(1)
-        writer.transport.abort()
-
-    async with await asyncio.start_server(talk, "127.0.0.1", 0) as other:
-        port = other.sockets[0].getsockname()[1]
-        error = await refused(zkwire.connect(f"127.0.0.1:{port}", ssl=ssl.create_default_context()))
-        assert "the server does not answer with TLS" in str(error)
-
-
 async def test_a_plain_client_on_a_tls_port_is_told_of_it(tls: Certificates) -> None:
     async with fronts(tls, tls, wants_certificate=True) as [front, other]:
         error = await refused(zkwire.connect(f"{front.hosts},{other.hosts}"))
         for each in (front, other):
             assert f"{each.hosts}: the port is one for TLS: give ssl to zkwire.connect" in str(error)
-
-
-@pytest.mark.parametrize("answer", ["15030300020246", "16030100020100"])
-async def test_a_server_that_answers_with_tls_is_asked_nothing_else(answer: str) -> None:
-    """An alert, or the beginning of a handshake."""
-    async with Rogue(partial(garbage_handshake, garbage=bytes.fromhex(answer))) as rogue:
-        error = await refused(zkwire.connect(rogue.hosts))
-        assert "the port is one for TLS" in str(error)
-        assert rogue.connections == 1
 
 
 @pytest.mark.parametrize("behaviour", [eof_handshake, garbage_handshake])
@@ -207,23 +158,6 @@ async def test_a_running_session_survives_a_certificate_that_expires(
         front.show(tls.server)
         await states_until(states, SessionState.CONNECTED)
         assert zk.session_id == session_id
-
-
-async def test_one_bad_server_of_three_ends_no_session(
-    tls: Certificates, expired: Certificates, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    async with fronts(expired, tls, tls) as [old, second, third]:
-        hosts = ",".join(front.hosts for front in (old, second, third))
-        async with zkwire.connect(hosts, ssl=trusting(tls), rng=InOrder()) as zk:
-            session_id, states = zk.session_id, zk.states()
-            for _ in range(3):
-                second.drop()
-                third.drop()
-                await states_until(states, SessionState.SUSPENDED)
-                await states_until(states, SessionState.CONNECTED)
-            assert zk.session_id == session_id
-            assert old.connections > 1
 
 
 def of_openssl(reason: str) -> ssl.SSLError:

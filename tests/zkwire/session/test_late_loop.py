@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-import zkwire
-from tests.support.client import InOrder, states_until
-from tests.support.virtual_time import Server, a_client, block, in_virtual_time
+from tests.support.client import states_until
+from tests.support.virtual_time import a_client, block, in_virtual_time
 from zkwire import SessionState
 
 WARNING = "this event loop did not run for"
@@ -45,24 +44,3 @@ async def test_a_write_in_the_turn_in_which_a_dead_link_is_noticed_goes_to_the_n
         await asking
         names = server.names()
         assert names.count("create") == names.count("delete") == 1
-
-
-@in_virtual_time
-async def test_a_slow_handshake_does_not_make_the_event_loop_late(caplog: pytest.LogCaptureFixture) -> None:
-    server = Server()
-    server.is_silent = True
-    server.loop.call_later(1.7, server.go_on)
-    async with zkwire.connect("a", 4.0, open_link=server.open_link, rng=InOrder()) as zk:
-        assert server.loop.time() > 1.6
-        await zk.ping()
-    assert WARNING not in caplog.text
-
-
-@in_virtual_time
-async def test_an_event_loop_that_is_in_time_is_not_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    async with a_client(timeout=4.0) as (_, zk):
-        await zk.ping()
-        block(0.4)
-        await asyncio.sleep(1.2)
-        await zk.ping()
-    assert WARNING not in caplog.text

@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire.errors import SessionClosedError, SessionExpiredError
-from zkwire.session import suspension
-from zkwire.session.lifetime import Lifetime, OnClosed, OnUncertain
-from zkwire.wire.certainty import Reach
+from zkwire.session import keepalive
+from zkwire.session.keepalive import Lifetime, OnClosed, OnUncertain
+from zkwire.wire.certainty import AckLevel
 
 
 class Session:
@@ -43,24 +43,6 @@ async def test_each_callback_is_called_once_when_certainty_ends() -> None:
     for _ in range(3):
         await asyncio.sleep(0)
     assert session.called == ["first", "second"]
-
-
-async def test_an_answer_postpones_the_end_of_certainty() -> None:
-    session = Session(0.01)
-    session.on_uncertain.add(session.callback("one"))
-    session.certain_until += 0.05
-    await session.is_called.wait()  # the callback itself looks at the clock
-
-
-async def test_a_discarded_callback_is_not_called() -> None:
-    session = Session(0.01)
-    one, other = session.callback("one"), session.callback("other")
-    session.on_uncertain.add(one)
-    session.on_uncertain.discard(one)
-    session.on_uncertain.discard(other)
-    session.on_uncertain.add(other)
-    await session.is_called.wait()
-    assert session.called == ["other"]
 
 
 async def test_a_callback_that_raises_does_not_keep_the_others_from_being_called() -> None:
@@ -101,27 +83,6 @@ async def test_the_end_of_the_session_calls_back_soon_and_leaves_no_timer() -> N
     await session.is_called.wait()
     assert session.called == ["one"]
     session.on_uncertain.check_soon()  # no callback is left
-
-
-async def test_a_callback_added_after_the_end_is_called_at_once() -> None:
-    session = Session(0.0)
-    session.certain_until = float("-inf")
-    session.on_uncertain.add(session.callback("late"))
-    await session.is_called.wait()
-    assert session.called == ["late"]
-
-
-async def test_a_callback_may_add_another_one() -> None:
-    session = Session(0.01)
-    again = session.callback("again")
-
-    def once_more() -> None:
-        session.certain_until = asyncio.get_running_loop().time() + 0.01
-        session.on_uncertain.add(again)
-
-    session.on_uncertain.add(once_more)
-    await session.is_called.wait()
-    assert session.called == ["again"]
 
 
 async def test_each_callback_is_called_once_at_the_end_of_the_session() -> None:
@@ -177,22 +138,11 @@ async def test_a_server_that_grants_a_shorter_timeout_brings_the_end_of_certaint
     assert lifetime.until <= asyncio.get_running_loop().time()
 
 
-async def test_certainty_ends_with_the_session_and_begins_with_the_next() -> None:
-    now = asyncio.get_running_loop().time()
-    lifetime = lasting(60.0)
-    lifetime.end()
-    assert lifetime.until == float("-inf")
-    lifetime.renewed()
-    assert lifetime.until == float("-inf")
-    lifetime.granted(now, now, 30.0, 0.5, is_new=True)
-    assert lifetime.until == now + 30.0
-
-
 async def test_nothing_is_certain_in_a_session_whose_least_timeout_is_not_known() -> None:
     now = asyncio.get_running_loop().time()
     lifetime = Lifetime(None)
     lifetime.granted(now, now, 30.0, 0.5, is_new=False)
-    lifetime.look(now)
+    lifetime.answered(now)
     assert (lifetime.certainty, lifetime.until) == (None, float("-inf"))
 
 
@@ -202,7 +152,7 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
 ) -> None:
     """The event loop's clock does not run meanwhile; the servers' clocks do."""
     slept = 1000.0
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    monkeypatch.setattr(keepalive, "suspended", lambda: slept)
     loop = asyncio.get_running_loop()
     lifetime, called = lasting(5.0), asyncio.Event()
     certainty = lifetime.certainty
@@ -210,18 +160,18 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
     lifetime.on_uncertain.add(called.set)
     slept += 2.0
     assert lifetime.until == pytest.approx(loop.time() + 3.0, abs=0.5)
-    certainty.answered(loop.time(), loop.time(), Reach.SERVER)
-    lifetime.look(loop.time())
+    certainty.answered(loop.time(), loop.time(), AckLevel.SERVER)
+    lifetime.answered(loop.time())
     assert not certainty.is_broken  # that answer has proven nothing
     slept += 3600.0
     async with asyncio.timeout(4.0):  # sooner than the timer for the end that was proven
         await called.wait()
     assert lifetime.until < loop.time()
     for _ in range(3):
-        certainty.answered(loop.time(), loop.time() + 0.01, Reach.QUORUM)
+        certainty.answered(loop.time(), loop.time() + 0.01, AckLevel.QUORUM)
         await asyncio.sleep(1.6)
     assert certainty.until > loop.time()  # as if the clock were right
-    lifetime.look(loop.time())
+    lifetime.answered(loop.time())
     assert certainty.is_broken
     assert lifetime.until < loop.time()
 
@@ -231,7 +181,7 @@ async def test_a_handshake_that_was_answered_after_a_suspension_was_sent_before_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept = 1000.0
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    monkeypatch.setattr(keepalive, "suspended", lambda: slept)
     now = asyncio.get_running_loop().time()
     lifetime = Lifetime(float("inf"))
     slept += 3.0
@@ -243,39 +193,13 @@ async def test_each_moment_of_a_suspension_counts_but_not_the_time_between_two_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept = 1000.0
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    monkeypatch.setattr(keepalive, "suspended", lambda: slept)
     lifetime = lasting(5000.0)
     until = lifetime.until
     slept += 0.0005
     assert lifetime.until == until
     slept += 0.01
     assert lifetime.until == pytest.approx(until - 0.0105)
-
-
-async def test_a_look_that_is_asked_for_comes_at_once_and_replaces_the_timer() -> None:
-    session = Session(3600.0)
-    called = session.called
-    loop: Any = asyncio.get_running_loop()
-    if not hasattr(loop, "_scheduled"):
-        pytest.skip("this event loop, which is not asyncio's, does not show its timers")
-
-    def timers() -> int:
-        # The loop's own list, because there is no public one.
-        return sum(
-            not timer.cancelled() and timer._callback == session.on_uncertain._check for timer in loop._scheduled
-        )
-
-    session.on_uncertain.add(session.callback("one"))
-    assert timers() == 1
-    for _ in range(3):
-        session.on_uncertain.check_soon()
-        await asyncio.sleep(0)
-    assert (timers(), called) == (1, [])
-    session.certain_until = loop.time()
-    session.on_uncertain.check_soon()
-    for _ in range(3):
-        await asyncio.sleep(0)
-    assert (timers(), called) == (0, ["one"])
 
 
 async def test_the_clock_is_looked_at_once_a_second() -> None:
@@ -301,7 +225,7 @@ async def test_the_clock_is_looked_at_once_a_second() -> None:
 @in_virtual_time
 async def test_what_was_asked_before_the_machine_was_suspended_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     slept = 1000.0
-    monkeypatch.setattr(suspension, "suspended", lambda: slept)
+    monkeypatch.setattr(keepalive, "suspended", lambda: slept)
     async with a_client(timeout=9.0) as (_, zk):
         zk.need_certainty()
         for _ in range(3):
@@ -313,9 +237,3 @@ async def test_what_was_asked_before_the_machine_was_suspended_proves_nothing(mo
         assert zk.certain_for(zk.session_id) == 0
         await zk.certify()
         assert 0 < zk.certain_for(zk.session_id) <= zk.session_timeout
-
-
-def test_the_clocks_agree_that_this_test_does_not_suspend_the_machine() -> None:
-    first = suspension.suspended()
-    assert abs(suspension.suspended() - first) < 0.01
-    assert first > -0.01

@@ -81,31 +81,6 @@ async def test_a_connection_that_is_lost_while_its_server_is_being_left_does_not
         assert zk.server == first
 
 
-async def test_a_second_new_list_does_not_make_it_leave_twice() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        states = zk.states()
-        with server.hold_replies("create", session=zk.session_id) as held, server.delay_replies(0, PING) as pinged:
-            creating = asyncio.create_task(zk.create("/a"))
-            await held.until_hit()
-            zk.set_hosts(elsewhere(server))
-            zk.set_hosts(elsewhere(server))
-            await turns(20)
-        await creating
-        assert pinged.hits <= 1
-        await states_until(states, SUSPENDED)
-        await states_until(states, CONNECTED)
-        assert zk.server == elsewhere(server)
-
-
-async def test_a_list_with_the_same_server_changes_nothing() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        zk.set_hosts(server.hosts)
-        for _ in range(3):
-            await zk.ping()
-        assert zk.state is CONNECTED
-        assert zk.server == server.hosts
-
-
 async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_connection_that_is_there() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as other:
         zk = await zkwire.connect(server.hosts)
@@ -148,21 +123,6 @@ async def test_the_node_of_a_cancelled_create_does_not_stay_in_a_session_that_is
         await ending
         assert (session in stage.server.sessions) == keep_session
         assert await stage.other.exists("/e") is None
-
-
-async def test_a_connection_that_breaks_during_the_clean_up_of_a_kept_session_ends_the_close() -> None:
-    async with scene() as stage:
-        session = stage.zk.session_id
-        with stage.server.hold_replies("create", session=session) as held:
-            task = asyncio.create_task(stage.zk.create("/e", ephemeral=True))
-            await held.until_hit()
-            await cancelled(task)
-            ending = asyncio.create_task(stage.zk.close(keep_session=True))
-            await turns(5)
-            stage.server.refuse_connections()
-            stage.server.drop(session)
-            await asyncio.wait_for(ending, 10)
-        assert session in stage.server.sessions
 
 
 async def test_a_server_that_falls_silent_ends_the_wait_for_the_clean_up_of_a_kept_session(
@@ -240,17 +200,3 @@ async def test_a_search_that_is_refused_for_good_is_reported(
         (report,) = reports()
         assert "that a cancelled create of /a/n- left: " in report
         assert len(await stage.other.get_children("/a")) == 1
-
-
-async def test_a_search_that_finds_nothing_is_silent(caplog: pytest.LogCaptureFixture) -> None:
-    async with scene() as stage, no_task_stays():
-        for path, sequential in (("/none/n-", True), ("/n", False)):
-            with stage.server.drop_before("create", session=stage.zk.session_id) as lost:
-                task = asyncio.create_task(stage.zk.create(path, ephemeral=True, sequential=sequential))
-                await turns(2)
-                task.cancel()
-                await lost.until_hit()
-            await until(lambda: stage.zk.state is CONNECTED)
-            for _ in range(3):
-                await stage.zk.ping()
-        assert not [text for text in caplog.messages if "cannot look for the node" in text]

@@ -6,9 +6,7 @@ from typing import NamedTuple
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, states_until, turns
-from tests.support.proxy import Proxy
-from tests.support.virtual_time import a_client, in_virtual_time
+from tests.support.client import turns
 from zkwire import Observer, SessionState, WatchEventType
 from zkwire.session.observer import ObserverTap
 from zkwire.testing import RealServer, Server
@@ -115,54 +113,6 @@ async def test_the_zxid_of_an_event_is_given_if_the_server_sends_one(sent: int, 
     assert records.events == [(WatchEventType.CHANGED, "/a", seen)]
 
 
-async def test_an_observer_sees_things_before_the_callers_continue(zookeeper: RealServer, path: str) -> None:
-    seen = Records()
-    async with zkwire.connect(zookeeper.hosts, observer=seen) as zk:
-        await zk.create(path)
-        assert seen.requests == [Done("create", path, "")]
-        _, watch = await zk.get_and_watch(path)
-        await asyncio.gather(zk.delete(path), watch)
-        assert [(kind, at) for kind, at, _ in seen.events] == [(WatchEventType.DELETED, path)]
-
-
-async def test_an_observer_sees_each_request_of_a_lost_connection_once(zookeeper: RealServer, path: str) -> None:
-    """A write fails; a read is repeated behind a proof, and reported when it is answered."""
-    seen = Records()
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, observer=seen) as zk:
-        await zk.create(path)
-        cut = proxy.drop_after("setData")
-        outcomes = await asyncio.gather(zk.set(path, b"1"), zk.get(path), return_exceptions=True)
-        assert cut.hits
-        assert isinstance(outcomes[0], zkwire.ConnectionLostError)
-        assert seen.requests[1:] == [
-            Done("setData", path, "ConnectionLostError"),
-            Done("multi", None, ""),
-            Done("getData", path, ""),
-        ]
-        assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, CONNECTED]
-
-
-@in_virtual_time
-async def test_an_observer_sees_an_expired_session() -> None:
-    seen = Records()
-    async with a_client(observer=seen) as (server, zk):
-        server.refused = {"a", "b"}
-        server.drop()
-        await states_until(zk.states(), SUSPENDED)
-        asking = asyncio.create_task(zk.get("/a"))
-        await turns()
-        given_up = asyncio.create_task(zk.get("/cancelled"))
-        await turns()
-        await cancelled(given_up)
-        with pytest.raises(zkwire.SessionExpiredError):
-            await asking
-        assert seen.requests == [Done("getData", "/a", "SessionExpiredError")]
-        assert seen.seconds[-1] == 0, "it was never written"
-        server.refused = set()
-        await states_until(zk.states(), CONNECTED)
-        assert [state for state, _ in seen.states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED]
-
-
 async def test_an_observer_that_raises_has_no_other_effect(zookeeper: RealServer, path: str) -> None:
     class Fails(Observer):
         def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
@@ -175,14 +125,6 @@ async def test_an_observer_that_raises_has_no_other_effect(zookeeper: RealServer
         await zk.create(path)
         assert (await zk.get(path)).data == b""
     assert [str(error) for error in complaints] == ["create", "getData", "closeSession"]
-
-
-async def test_without_an_observer_nothing_is_reported(zookeeper: RealServer) -> None:
-    """The request queue then has no tap to call."""
-    async with zkwire.connect(zookeeper.hosts) as plain, zkwire.connect(zookeeper.hosts, observer=Observer()) as seen:
-        assert plain._session.requests._tap is None
-        assert seen._session.requests._tap is not None
-        await seen.ping()
 
 
 def test_bad_arguments() -> None:

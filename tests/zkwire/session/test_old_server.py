@@ -9,7 +9,7 @@ import zkwire
 from tests.support import rogue
 from tests.support.rogue import Peer, Rogue
 from zkwire import Client, GetData
-from zkwire.testing import RealServer, Server, VirtualClock
+from zkwire.testing import RealServer, Server
 from zkwire.testing.real.server import QUICK_START
 
 _UNKNOWN = {15: "3.5.0", 16: "3.5.0", 19: "3.5.1", 21: "3.5.3", 22: "3.6.0", 103: "3.6.0", 104: "3.6.0", 107: "3.7.0"}
@@ -112,27 +112,3 @@ async def test_a_real_server_without_ttl_nodes_refuses_in_the_same_way(path: str
         with pytest.raises(zkwire.TransactionError) as undone:
             await tx.commit()
         assert (undone.value.index, undone.value.code) == (0, -6)
-
-
-@pytest.mark.limit(120)
-async def test_a_real_server_removes_ttl_nodes_when_their_time_is_over(path: str) -> None:
-    frequent = RealServer(jvm=[*QUICK_START, "-Dznode.container.checkIntervalMs=100"])
-    async with frequent as server, zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        await zk.create(f"{path}/long", ttl=3600)
-        await zk.create(f"{path}/short", ttl=0.2)
-        stat, watch = await zk.exists_and_watch(f"{path}/short")
-        assert stat is None or (await watch).type is zkwire.WatchEventType.DELETED
-        assert await zk.get_children(path) == ["long"]
-
-
-async def test_the_server_in_memory_removes_ttl_nodes_when_their_time_is_over(path: str) -> None:
-    clock = VirtualClock()
-    async with (
-        Server(clock=clock, container_interval=60.0, tick_time=100.0) as server,
-        zkwire.connect(server.hosts, 2000.0) as zk,
-    ):
-        await zk.create(path, ttl=30.0)
-        _, watch = await zk.exists_and_watch(path)
-        clock.advance(61.0)
-        assert (await watch).type is zkwire.WatchEventType.DELETED

@@ -15,12 +15,10 @@ import pytest
 
 import zkwire
 from tests.support.client import states_until, turns
-from tests.support.rogue import Rogue, garbage_handshake, silent_handshake
+from tests.support.rogue import Rogue, silent_handshake
 from zkwire import SessionState
 from zkwire.session.opening import Opener
-from zkwire.session.reasons import reason_of
 from zkwire.testing import RealServer, Server
-from zkwire.wire.records import printed
 
 NAME = "zk.example"
 
@@ -164,34 +162,6 @@ async def test_a_thread_for_the_resolver_that_cannot_start_is_tried_again(
     assert f"no thread can be started to resolve '{NAME}'" in caplog.text
 
 
-async def test_without_a_thread_for_the_resolver_the_addresses_known_before_are_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def failing(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    async with Server() as server:
-        with resolver("127.0.0.1"):
-            async with zkwire.connect(f"{NAME}:{server.port}", 10.0) as zk:
-                states, session_id = zk.states(), zk.session_id
-                monkeypatch.setattr(threading.Thread, "start", failing)
-                server.drop()
-                await states_until(states, SessionState.SUSPENDED)
-                await states_until(states, SessionState.CONNECTED)
-                assert zk.session_id == session_id
-
-
-async def test_a_client_closes_while_the_resolver_hangs() -> None:
-    with resolver("127.0.0.1") as names:
-        names.delay = 20.0
-        connecting = asyncio.ensure_future(zkwire.connect(f"{NAME}:1")._connect())
-        while not names.asked:
-            await asyncio.sleep(0.01)
-        connecting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await connecting
-
-
 @pytest.mark.parametrize("after", range(12))
 async def test_an_attempt_cancelled_at_any_turn_leaves_no_socket(after: int) -> None:
     """A socket that is left would be reported as a ResourceWarning."""
@@ -200,24 +170,6 @@ async def test_an_attempt_cancelled_at_any_turn_leaves_no_socket(after: int) -> 
             opening = asyncio.ensure_future(
                 Opener()(asyncio.Protocol, NAME, server.port)  # type: ignore[arg-type]
             )
-            await turns(after)
-            opening.cancel()
-            await asyncio.wait({opening})
-            if not opening.cancelled():
-                assert opening.exception() is None
-
-
-@pytest.mark.parametrize("after", range(8))
-async def test_an_attempt_cancelled_at_any_turn_after_the_moment_leaves_no_socket(after: int) -> None:
-    """A socket that is left would be reported as a ResourceWarning."""
-    async with Server() as server:
-        with resolver("127.0.0.2", "127.0.0.1"), black_hole("127.0.0.2", server.port):
-            before = len(asyncio.all_tasks())
-            opening = asyncio.ensure_future(
-                Opener()(asyncio.Protocol, NAME, server.port)  # type: ignore[arg-type]
-            )
-            while len(asyncio.all_tasks()) < before + 3:  # opening, and an attempt for each address
-                await asyncio.sleep(0)
             await turns(after)
             opening.cancel()
             await asyncio.wait({opening})
@@ -251,13 +203,6 @@ async def test_what_an_address_has_behind_its_port_is_kept(monkeypatch: pytest.M
     with pytest.raises(ConnectionRefusedError):
         await Opener()(asyncio.Protocol, NAME, 2181)  # type: ignore[arg-type]
     assert tried == [("fe80::1", 2181, 5, 7)]
-
-
-async def test_a_client_with_tls_does_not_ask_whether_the_server_speaks_it() -> None:
-    async with Rogue(garbage_handshake) as rogue:
-        host, _, port = rogue.hosts.partition(":")
-        assert not await Opener(ssl.create_default_context()).lacks_tls(host, int(port))
-        assert rogue.connections == 0
 
 
 # -- an event loop that is not asyncio's ------------------------------------------------------------------------------
@@ -328,26 +273,6 @@ async def test_a_connection_that_another_event_loop_loses_while_opening_it_is_cl
         assert [each.losses for each in Counting.made] == losses
 
 
-async def test_a_connection_that_is_closing_when_another_event_loop_returns_it_is_not_closed_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with Server() as server:
-        loop = OtherLoop("soon", monkeypatch)
-        link: Any = await Opener()(Counting, "127.0.0.1", server.port)  # type: ignore[arg-type]
-        assert [link] == Counting.made
-        assert link.losses == 0  # the loop will report it
-        assert loop.is_released
-
-
-async def test_a_connection_of_another_event_loop_is_used_like_one_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Server() as server:
-        loop = OtherLoop("never", monkeypatch)
-        async with zkwire.connect(server.hosts) as zk:
-            await zk.ping()
-            assert loop.sock is not None
-            assert not loop.is_released
-
-
 def test_a_tls_context_for_servers_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="create_default_context"):
         zkwire.connect("zk1:2281", ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
@@ -393,13 +318,3 @@ async def test_a_warning_of_an_attempt_without_an_answer_names_the_time(caplog: 
         connecting.cancel()
         await asyncio.wait({connecting})
     assert f"no session with {hosts}: TimeoutError: no answer within 0.2 s" in caplog.text
-
-
-@pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError(), BrokenPipeError(), OSError(), ValueError()])
-def test_every_error_has_a_reason(error: Exception) -> None:
-    assert reason_of(error).strip()
-
-
-def test_a_session_id_is_printed_as_the_server_prints_it() -> None:
-    assert printed(0x10000A1B2C30001) == "0x10000a1b2c30001"
-    assert printed(-2) == "0xfffffffffffffffe"

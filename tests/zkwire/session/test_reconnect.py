@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, eventually, states_until, turns
+from tests.support.client import InOrder, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.set_watches import lists_of
@@ -75,30 +75,6 @@ async def test_resuming_an_ended_session_does_not_begin_a_new_one(zookeeper: Rea
         session_id, password = zk.session_id, zk.session_password
     with pytest.raises(zkwire.SessionExpiredError):
         await zkwire.connect(zookeeper.hosts, session_id=session_id, session_password=password)
-
-
-async def test_a_client_gets_its_session_back_after_another_client_resumed_it(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        await zk.create(path, ephemeral=True)
-        states = zk.states()
-        thief = await resumed(zookeeper, zk)
-        await thief.close(keep_session=True)
-        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-        assert await states_until(states, CONNECTED) == [CONNECTED]
-        assert await zk.exists(path) is not None
-
-
-async def test_a_reconnect_keeps_the_session_and_passes_through_suspended(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path, ephemeral=True)
-        session_id, states = zk.session_id, zk.states()
-        for count, reset in enumerate([False, True, False], start=2):
-            proxy.drop(reset=reset)
-            assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED][count > 2 :]
-            assert await states_until(states, CONNECTED) == [CONNECTED]
-            assert zk.session_id == session_id
-            assert await zk.exists(path) is not None
-            assert proxy.connections == count
 
 
 async def test_a_reconnect_sends_the_newest_zxid_seen_pitfall_61(zookeeper: RealServer, path: str) -> None:
@@ -175,44 +151,6 @@ async def test_every_kind_of_watch_is_set_again_pitfalls_1_2_30(zookeeper: RealS
         assert (await exist).type is (await data).type is WatchEventType.CHANGED
         await other.create(f"{path}/a")
         assert (await child).type is WatchEventType.CHILDREN
-
-
-async def test_changes_during_a_disconnection_are_delivered_once(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        for name in ("set", "deleted", "parent", "parent/gone"):
-            await zk.create(f"{path}-{name}")
-        with zkwire.WatchSet() as watches:
-            await zk.get_and_watch(f"{path}-set", into=watches)
-            await zk.get_and_watch(f"{path}-deleted", into=watches)
-            await zk.exists_and_watch(f"{path}-created", into=watches)
-            await zk.get_children_and_watch(f"{path}-parent", into=watches)
-            await zk.get_and_watch(f"{path}-parent", into=watches)  # nothing happens to this one
-            refusal = proxy.refuse_connections()
-            proxy.drop()
-            await states_until(zk.states(), SUSPENDED)
-            await other.set(f"{path}-set", b"1")
-            await other.set(f"{path}-set", b"2")
-            await other.delete(f"{path}-deleted")
-            await other.create(f"{path}-created")
-            await other.delete(f"{path}-parent/gone")
-            assert watches.take() == []
-            refusal.end()
-            events = [await watches.next() for _ in range(4)]
-            assert watches.was_rearmed
-            for name in ("set", "created"):
-                await other.delete(f"{path}-{name}")
-            await zk.sync("/")
-            assert watches.take() == []
-        assert sorted((event.path.removeprefix(path), event.type) for event in events) == [
-            ("-created", WatchEventType.CREATED),
-            ("-deleted", WatchEventType.DELETED),
-            ("-parent", WatchEventType.CHILDREN),
-            ("-set", WatchEventType.CHANGED),
-        ]
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -349,23 +287,6 @@ async def test_an_opener_that_fails_after_making_the_link_does_not_block_the_ses
     async with zkwire.connect(zookeeper.hosts, open_link=fails_once) as zk:
         await zk.ping()
     assert attempts == 2
-
-
-async def test_the_client_leaves_no_connection_on_the_server(zookeeper: RealServer) -> None:
-    async def clients() -> int:
-        return (await zookeeper.four_letter_word("cons")).count("sid=0x")
-
-    async def none() -> bool:
-        return await clients() == 0
-
-    await eventually(none)
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        for count in range(2, 6):
-            proxy.drop()
-            await proxy.connected(count)
-            await zk.sync("/")
-        assert await clients() == 1
-    await eventually(none)
 
 
 async def test_removing_a_watch_that_has_just_fired_is_harmless_pitfall_38(zookeeper: RealServer, path: str) -> None:

@@ -11,7 +11,7 @@ from tests.support.client import cancelled, turns
 from tests.support.proxy import Proxy
 from tests.support.recipes import outcome
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
-from tests.zkwire.session.test_cleanup_at_each_moment import behind_and_overloaded, how_many, throttled
+from tests.zkwire.session.test_cleanup_at_each_moment import how_many, throttled
 from zkwire import ConnectionLostError, Create, NoAuthError, NodeExistsError, SessionExpiredError
 from zkwire.testing import RealServer
 
@@ -106,38 +106,6 @@ async def test_a_node_with_neither_an_owner_nor_a_unique_id_cannot_be_recovered(
             await zk.create("n", protected=True)
         assert server.names() == []
         assert await zk.create(f"/n-{UNIQUE}", recover=True) == f"/n-{UNIQUE}"
-
-
-@pytest.mark.parametrize("sequential", [False, True])
-@in_virtual_time
-async def test_an_answer_after_a_refused_sync_is_not_believed(sequential: bool) -> None:
-    """A server that lags does not know the node yet."""
-    async with a_client() as (server, zk):
-        (task,) = await lose(server, zk.create("/n-", ephemeral=True, sequential=sequential, recover=True))
-        server.strike = behind_and_overloaded
-        await server.until("sync", 2)
-        assert not task.done()
-        server.strike = nothing
-        made = await task
-        assert sorted(await zk.get_children("/")) == [made[1:], "zookeeper"]
-
-
-@in_virtual_time
-async def test_a_create_is_found_over_several_lost_connections() -> None:
-    async with a_client() as (server, zk):
-        (task,) = await lose(server, zk.create("/n-", protected=True, sequential=True))
-        pending = ["sync", "getChildren", "exists"]
-
-        def cut(wire: Wire, sent: Sent) -> bool | None:
-            if sent.name not in pending:
-                return None
-            pending.remove(sent.name)
-            wire.lose(None)
-            return False
-
-        server.strike = cut
-        made = await task
-        assert sorted(await zk.get_children("/")) == [made[1:], "zookeeper"]
 
 
 @pytest.mark.parametrize("kind", ["ephemeral", "persistent"])

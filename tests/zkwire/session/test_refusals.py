@@ -11,7 +11,7 @@ from tests.support.client import InOrder, cancelled, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.recipes import until, until_state
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
-from zkwire import SessionState, ThrottledError, WatchEventType, WatchSet
+from zkwire import SessionState, ThrottledError, WatchSet
 from zkwire.session import attempt, closing
 from zkwire.testing import Server
 
@@ -52,31 +52,6 @@ async def test_follow_config_goes_on_after_a_throttled_answer() -> None:
 
 
 # -- callers ------------------------------------------------------------------------------------------------------
-
-
-async def test_a_watch_callback_that_raises_does_not_affect_other_callers() -> None:
-    loop = asyncio.get_running_loop()
-    handler, complaints = loop.get_exception_handler(), []
-    async with scene() as stage:
-        zk, watches = stage.zk, WatchSet()
-        await zk.create("/a")
-        await zk.get_and_watch("/a", into=watches)
-        _, second = await zk.get_and_watch("/a")
-
-        def fail() -> None:
-            raise ZeroDivisionError
-
-        watches.set_callback(fail)
-        loop.set_exception_handler(lambda _, context: complaints.append(context["exception"]))
-        try:
-            changed, node, _ = await asyncio.gather(zk.set("/a", b"x"), zk.get("/a"), zk.exists("/b"))
-        finally:
-            loop.set_exception_handler(handler)
-        assert (changed.version, node.data) == (1, b"x")
-        assert (await second).type is WatchEventType.CHANGED
-        assert [type(error) for error in complaints] == [ZeroDivisionError]
-        assert zk.state is CONNECTED
-        assert len(watches.take()) == 1
 
 
 async def test_a_watch_cancelled_in_a_callback_of_the_same_event_does_not_get_it() -> None:
@@ -129,24 +104,6 @@ async def _entered(connecting: Any) -> zkwire.Client:
 
 
 # -- hosts --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_new_list_of_servers_does_not_disturb_a_close() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as other:
-        zk = await zkwire.connect(server.hosts)
-        session_id = zk.session_id
-        await zk.create("/e", ephemeral=True)
-        with server.hold_replies("create", session=session_id) as held:
-            task = asyncio.create_task(zk.create("/p"))
-            await held.until_hit()
-            await cancelled(task)
-            closing = asyncio.create_task(zk.close())
-            await turns(3)
-            zk.set_hosts("127.0.0.1:1")
-            await turns(3)
-        await closing
-        assert session_id not in server.sessions
-        assert sorted(await other.get_children("/")) == ["p", "zookeeper"]
 
 
 @pytest.mark.parametrize("wished", [2.0, 60.0])

@@ -47,21 +47,6 @@ async def test_callers_wait_for_a_removal_as_long_as_one_of_the_removals_ends_ea
 
 
 @in_virtual_time
-async def test_after_an_idle_time_a_removal_that_does_not_end_is_waited_for_as_long_as_the_first_one() -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/a")
-        for idle in (0.0, 5.0, 5.0):
-            await asyncio.sleep(idle)
-            await zk.discard("/none")
-            await asyncio.sleep(2.0)
-            server.strike = throttled("delete")
-            start = now()
-            await zk.discard("/a")
-            assert now() - start == pytest.approx(1.0, abs=0.01)
-            server.strike = throttled()
-
-
-@in_virtual_time
 async def test_a_removal_that_is_refused_for_the_moment_is_sent_again_each_tenth_of_a_second() -> None:
     async with a_client() as (server, zk):
         await zk.create("/a")

@@ -10,12 +10,11 @@ import pytest
 
 import zkwire
 from tests.support.client import cancelled, turns
-from tests.support.virtual_time import Sent, Server, Wire, a_client, block, in_virtual_time
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
 from zkwire import SessionState, WatchEventType, WatchSet
-from zkwire.errors import SessionClosedError
 from zkwire.session.request_queue import RequestQueue, RequestTooLargeError
 from zkwire.wire.connection import Call
-from zkwire.wire.requests import CreateRequest, DeleteRequest, ExistsRequest
+from zkwire.wire.requests import CreateRequest, ExistsRequest
 
 
 class Records(zkwire.Observer):
@@ -115,38 +114,6 @@ async def test_nothing_is_written_while_the_socket_is_full_and_all_of_it_afterwa
 
 
 @in_virtual_time
-async def test_requests_during_a_disconnection_wait_for_the_next_connection() -> None:
-    async with a_client() as (server, zk):
-        server.refused = {"a", "b"}
-        server.drop()
-        await turns()
-        calls = asyncio.gather(zk.create("/a"), zk.set("/a", b"1"), zk.get("/a"))
-        await asyncio.sleep(1.0)
-        assert not calls.done()
-        server.refused = set()
-        created, _, node = await calls
-        assert (created, node.data) == ("/a", b"1")
-        assert server.names() == ["connect", "create", "setData", "getData"]
-        assert len(server.writes) == 2  # the handshake, and everything else at once
-
-
-@in_virtual_time
-async def test_nothing_is_written_on_a_link_that_may_be_dead_until_it_has_been_looked_at() -> None:
-    """The event loop was blocked: the next connection can carry what is not written."""
-    async with a_client(timeout=4.0) as (server, zk):
-        await zk.create("/a")
-        await asyncio.sleep(0.9)
-        server.requests.clear()
-        block(2.0)
-        creating, removing = started(zk.create("/b")), zk.discard("/a")
-        await turns(2)
-        assert server.requests == []
-        await creating
-        await removing
-        assert server.names() == ["sync", "delete", "create"]
-
-
-@in_virtual_time
 async def test_a_removal_is_written_before_the_call_returns_and_never_ahead_of_what_waits() -> None:
     async with a_client(max_in_flight=2) as (server, zk):
         await zk.create("/a")
@@ -215,28 +182,6 @@ async def test_the_requests_of_cancelled_callers_do_not_fill_the_memory() -> Non
     assert sum(ref() is not None for ref in futures) < 200
     assert len(queue.take_all()) - len(kept) < 200
     assert not [future for future in kept if future.done()]
-
-
-@in_virtual_time
-async def test_calls_that_wait_are_looked_at_a_few_times_each_however_many_wait() -> None:
-    looks = 0
-
-    class Waiter:
-        def done(self) -> bool:
-            nonlocal looks
-            looks += 1
-            return False
-
-        def set_result(self, result: object) -> None:
-            pass
-
-        def set_exception(self, error: BaseException) -> None:
-            pass
-
-    queue = RequestQueue(1000, 1 << 20)
-    for _ in range(2000):
-        queue.send(Call(ExistsRequest("/a", False), Waiter()))
-    assert looks < 3 * 2000
 
 
 # -- calls of which the answer is lost --------------------------------------------------------------------------------
@@ -419,15 +364,6 @@ async def test_the_removal_of_a_watch_that_an_overloaded_server_refuses_is_sent_
 
 
 @in_virtual_time
-async def test_a_ping_that_an_overloaded_server_refuses_is_no_reason_for_anything() -> None:
-    async with a_client(locks=False) as (server, zk):
-        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "ping" else None
-        await asyncio.sleep(9.0)
-        assert server.names() == ["ping"] * 3
-        assert zk.state is SessionState.CONNECTED
-
-
-@in_virtual_time
 async def test_a_proof_that_an_overloaded_server_refuses_is_sent_again_after_a_pause() -> None:
     async with a_client() as (server, zk):
         server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "sync" else None
@@ -515,38 +451,6 @@ async def test_behind_an_answer_with_nonsense_in_the_same_read_nothing_is_sent_t
 
 
 @in_virtual_time
-@pytest.mark.parametrize("how", ["answered", "refused", "lost"])
-async def test_a_create_whose_caller_is_cancelled_in_the_turn_in_which_it_ends_leaves_no_node(how: str) -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/p")
-        if how == "refused":
-            await zk.create("/p/a", ephemeral=True)
-        server.is_holding = True
-        creating = started(zk.create("/p/a", ephemeral=True))
-        await turns()
-        server.names()
-        if how == "lost":
-            server.drop()
-            server.is_holding = False
-        else:
-            server.release()
-        asyncio.get_running_loop().call_soon(creating.cancel)
-        await asyncio.wait({creating})
-        assert creating.cancelled()
-        for _ in range(5):
-            await zk.ping()
-        assert (
-            server.names("ping")
-            == {
-                "answered": ["exists", "delete"],
-                "refused": [],
-                "lost": ["connect", "multi", "sync", "exists", "delete"],
-            }[how]
-        )
-        assert await zk.get_children("/p") == ["a"] * (how == "refused")
-
-
-@in_virtual_time
 @pytest.mark.parametrize("when", ["before", "with"])
 async def test_the_search_for_the_node_of_a_cancelled_create_comes_ahead_of_all_calls_that_wait(when: str) -> None:
     """The caller is cancelled before the connection breaks, or in the turn in which it does."""
@@ -564,20 +468,6 @@ async def test_the_search_for_the_node_of_a_cancelled_create_comes_ahead_of_all_
         await asyncio.gather(reading, waiting)
         await server.until("delete")
         assert [sent.path for sent in server.requests[2:6]] == ["/", "/a", "/read", "/waiting"]
-
-
-@in_virtual_time
-async def test_of_several_requests_that_are_given_up_those_that_were_not_written_never_are() -> None:
-    async with a_client(max_in_flight=1) as (server, zk):
-        server.is_holding = True
-        making = started(zk.ensure_path("/a/b/c"))
-        await turns()
-        await cancelled(making)
-        server.release()
-        for _ in range(3):
-            await zk.ping()
-        assert server.names("ping") == ["create"]
-        assert await zk.get_children("/a") == []
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
@@ -610,23 +500,3 @@ async def test_the_end_of_a_session_fails_all_that_waits_and_the_observer_hears_
             ("getData", "/waits", "SessionExpiredError"),
         ]
         assert zk.state is SessionState.EXPIRED
-
-
-@in_virtual_time
-async def test_what_is_unanswered_when_a_client_is_closed_without_waiting_fails_as_closed() -> None:
-    async with a_client() as (server, zk):
-        server.is_silent = True
-        calls = [started(zk.set("/w", b"")), started(zk.get("/r"))]
-        await turns()
-        await zk.close(within=0)
-        assert await outcomes(*calls) == [SessionClosedError] * 2
-
-
-@in_virtual_time
-async def test_a_queue_that_refuses_writes_nothing_of_either_kind() -> None:
-    queue = RequestQueue(1000, 1 << 20)
-    queue.refuse(SessionClosedError("closed"))
-    for send in (queue.send, queue.send_at_once):
-        with pytest.raises(SessionClosedError, match="closed"):
-            send(Call(DeleteRequest("/a", -1), asyncio.get_running_loop().create_future()))
-    assert queue.take_all() == []

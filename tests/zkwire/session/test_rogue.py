@@ -12,7 +12,7 @@ from tests.support import rogue
 from tests.support.client import InOrder, states_until
 from tests.support.rogue import Behaviour, Peer, Rogue
 from zkwire import GetData, SessionState
-from zkwire.testing import RealServer, ServerProcess
+from zkwire.testing import RealServer
 
 MiB = 1 << 20
 GET_CHILDREN, MULTI_READ, SASL = 8, 22, 102
@@ -50,14 +50,6 @@ async def test_after_nonsense_in_place_of_a_handshake_the_next_server_is_tried(
     assert hosts in caplog.text
 
 
-@pytest.mark.parametrize("silent", [True, False])
-async def test_after_no_answer_to_the_handshake_the_next_server_is_tried(zookeeper: RealServer, silent: bool) -> None:
-    async with Rogue(rogue.silent_handshake if silent else rogue.eof_handshake) as bad:
-        async with zkwire.connect(f"{bad.hosts},{zookeeper.hosts}", 1.0, rng=InOrder()) as zk:
-            assert zk.server == zookeeper.hosts
-        await bad.disconnected(1)
-
-
 async def test_an_end_of_file_before_the_response_keeps_the_session() -> None:
     """It means that this server will not do, and not that the session is lost."""
 
@@ -74,51 +66,6 @@ async def test_an_end_of_file_before_the_response_keeps_the_session() -> None:
         seen = [state async for state in states]
         assert SessionState.EXPIRED not in seen
         assert SessionState.CONNECTING not in seen
-
-
-async def test_a_handshake_without_the_read_only_flag_is_accepted() -> None:
-    async with Rogue(rogue.short_connect_response) as old, zkwire.connect(old.hosts) as zk:
-        assert zk.state is SessionState.CONNECTED
-        assert (await zk.get("/a")).data == rogue.DATA
-        assert old.connections == 1
-
-
-async def test_a_server_that_resumes_another_session_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    async def once(peer: Peer) -> None:
-        await peer.handshake()
-
-    async def another(peer: Peer) -> None:
-        await peer.connect_request()
-        await peer.send_frame(rogue.connect_response(4000, 0x77) + b"\0")
-        await peer.ignore()
-
-    async with Rogue(once, another, rogue.honest) as bad, zkwire.connect(bad.hosts, 4.0) as zk:
-        session_id = zk.session_id
-        await bad.connected(3)
-        await zk.ping()
-        assert zk.session_id == session_id
-    assert "ProtocolError" in caplog.text
-    assert "0x77" in caplog.text
-
-
-async def test_a_session_timeout_too_short_to_keep_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    """A client that took it would reconnect hundreds of times a second."""
-
-    async def stingy(peer: Peer) -> None:
-        await peer.connect_request()
-        await peer.send_frame(rogue.connect_response(2, 0x77) + b"\0")
-        await peer.serve()
-
-    async with Rogue(stingy) as bad, Rogue(rogue.honest) as good:
-        async with zkwire.connect(f"{bad.hosts},{good.hosts}", rng=InOrder()) as zk:
-            assert zk.server == good.hosts
-        assert bad.connections == 1
-    assert "session timeout of 2 ms" in caplog.text
-
-
-async def test_a_session_timeout_as_short_as_wanted_is_accepted() -> None:
-    async with Rogue(rogue.honest) as server, zkwire.connect(server.hosts, 0.03) as zk:
-        assert zk.session_timeout == 0.03
 
 
 @pytest.mark.limit(20)
@@ -257,50 +204,6 @@ async def test_an_answer_that_is_always_too_large_fails_its_own_call_only() -> N
         assert server.connections == 3
 
 
-@pytest.mark.slow("130 megabytes go through it")
-async def test_seventy_megabytes_in_one_answer_are_refused_and_sixty_are_not(path: str) -> None:
-    with ServerProcess() as server:
-        async with zkwire.connect(server.hosts) as zk:
-            await zk.create(path, bytes(1_000_000))
-            assert len(await zk.get_many([GetData(path)] * 60)) == 60
-            with pytest.raises(zkwire.ProtocolError, match="ask for less at a time"):
-                await zk.get_many([GetData(path)] * 70)
-            assert (await zk.get(path)).stat.data_length == 1_000_000
-
-
-@pytest.mark.slow("the reply names a million nodes")
-async def test_a_reply_of_many_names_leaves_turns_to_other_tasks() -> None:
-    """Sixty megabytes of names take seconds to decode.  What follows them is answered behind them."""
-    count = 1_200_000
-    body = struct.pack(">i", count) + b"\0\0\0\1a" * count
-
-    async def verbose(peer: Peer) -> None:
-        await peer.handshake()
-        while True:
-            request = await peer.request()
-            if request.opcode == GET_CHILDREN:
-                await peer.reply(request.xid, body)
-                sent.set()
-            else:
-                await peer.answer(request)
-            if request.opcode == rogue.CLOSE_SESSION:
-                return
-
-    sent = asyncio.Event()
-    async with Rogue(verbose) as server, zkwire.connect(server.hosts, 30.0) as zk:
-        reading = asyncio.create_task(zk.get_children("/a"))
-        following = asyncio.create_task(zk.get("/b"))
-        await sent.wait()
-        turns = 0
-        while not reading.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert turns > 200
-        assert len(await reading) == count
-        assert (await following).data == rogue.DATA
-        assert server.connections == 1
-
-
 @pytest.mark.parametrize("length", [2**31 - 1, 2**30, 64 * MiB + 1])
 async def test_a_frame_of_two_gigabytes_costs_no_memory(length: int) -> None:
     async with Rogue(partial(rogue.huge_length, length=length), rogue.honest) as bad:
@@ -314,49 +217,6 @@ async def test_a_frame_of_two_gigabytes_costs_no_memory(length: int) -> None:
             tracemalloc.stop()
         assert peak < 4 * MiB
         assert bad.sent < 4 * MiB
-
-
-async def test_an_unknown_error_code_is_reported_by_its_number() -> None:
-    async with Rogue(rogue.unknown_error) as odd, zkwire.connect(odd.hosts) as zk:
-        with pytest.raises(zkwire.ServerError, match="-9999") as refused:
-            await zk.get("/a")
-        assert (refused.value.code, refused.value.path) == (-9999, "/a")
-        assert (await zk.get("/a")).data == rogue.DATA
-        assert odd.connections == 1
-
-
-async def test_bytes_after_an_error_are_ignored() -> None:
-    async with Rogue(rogue.error_with_trailing_bytes) as odd, zkwire.connect(odd.hosts) as zk:
-        with pytest.raises(zkwire.NoNodeError):
-            await zk.get("/a")
-        assert (await zk.get("/a")).data == rogue.DATA
-        assert odd.connections == 1
-
-
-async def test_an_event_for_an_unwatched_path_is_harmless() -> None:
-    async def chatty(peer: Peer) -> None:
-        await peer.handshake()
-        for kind in (1, 2, 3, 4):
-            await peer.event(kind, "/not/watched")
-        await peer.serve()
-
-    async with Rogue(chatty) as odd, zkwire.connect(odd.hosts) as zk:
-        assert (await zk.get("/a")).data == rogue.DATA
-        assert odd.connections == 1
-
-
-async def test_a_transaction_answered_with_too_few_results_is_a_protocol_error() -> None:
-    async def forgetful(peer: Peer) -> None:
-        await peer.handshake()
-        request = await peer.first_request()
-        await peer.reply(request.xid, struct.pack(">i?i", -1, True, -1))
-        await peer.serve()
-
-    async with Rogue(forgetful) as odd, zkwire.connect(odd.hosts) as zk:
-        tx = zk.transaction()
-        tx.delete("/a")
-        with pytest.raises(zkwire.ProtocolError, match="0 results for 1"):
-            await tx.commit()
 
 
 async def test_replies_may_arrive_byte_by_byte() -> None:

@@ -1,7 +1,6 @@
 """The session in virtual time: when it reconnects, expires and closes, and what an end from outside leaves."""
 
 import asyncio
-import logging
 from itertools import pairwise
 from operator import gt
 
@@ -54,24 +53,6 @@ async def test_a_session_that_no_server_confirms_expires_four_thirds_of_its_time
         assert zk.session_timeout == 9.0
         await zk.close()
         assert [state async for state in states] == [CONNECTED, SUSPENDED, EXPIRED, CONNECTING, CONNECTED, CLOSED]
-
-
-@in_virtual_time
-async def test_a_session_that_the_server_has_expired_is_followed_by_a_new_one() -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/e", ephemeral=True)
-        old = zk.session_id
-        _, watch = await zk.exists_and_watch("/a")
-        server.machine.expire(old, now())
-        server.drop()
-        with pytest.raises(SessionExpiredError) as expired:
-            await watch
-        assert str(expired.value) == (
-            f"session {old:#x} has expired: b:2181 says that session {old:#x} has expired,"
-            " or that its password is wrong"
-        )
-        assert await zk.exists("/e") is None
-        assert zk.session_id not in (0, old)
 
 
 @in_virtual_time
@@ -145,28 +126,6 @@ async def test_a_server_that_was_taken_from_the_list_while_it_was_connected_to_i
         assert [sent.host for sent in server.requests if sent.name == "connect"] == ["b", zk.server[0]]
 
 
-@in_virtual_time
-async def test_a_new_list_without_the_present_server_has_effect_also_without_a_connection() -> None:
-    async with a_client() as (server, zk):
-        server.refused = {"a", "b"}
-        server.drop()
-        await state_is(zk, SUSPENDED)
-        zk.set_hosts("c")
-        await zk.ping()
-        assert zk.server == "c:2181"
-
-
-@in_virtual_time
-async def test_nonsense_from_a_server_is_an_error_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    async with a_client() as (server, zk):
-        server.wire.send(b"\xff" * 8)
-        await turns()
-        await zk.ping()
-        assert zk.state is CONNECTED
-    (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
-    assert record.getMessage().startswith("dropped a:2181: ProtocolError: a frame of -1 bytes")
-
-
 # -- credentials ------------------------------------------------------------------------------------------------------
 
 
@@ -237,23 +196,6 @@ async def test_a_client_whose_task_is_cancelled_from_outside_closes_its_session(
         assert server.names() == ["closeSession"]
         with pytest.raises(SessionClosedError, match="the client is closed"):
             await zk.ping()
-
-
-@in_virtual_time
-async def test_a_client_whose_task_is_cancelled_between_two_servers_closes_its_session_at_the_next() -> None:
-    async with a_client() as (server, zk):
-        server.refused = {"a", "b"}
-        server.drop()
-        await state_is(zk, SUSPENDED)
-        await asyncio.sleep(0.5)
-        (runner,) = tasks("zkwire session")
-        runner.cancel()
-        await turns()
-        server.refused = set()
-        await asyncio.wait({runner})
-        assert runner.cancelled()
-        assert zk.state is CLOSED
-        assert server.names() == ["connect", "closeSession"]
 
 
 @in_virtual_time

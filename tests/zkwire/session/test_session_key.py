@@ -2,7 +2,7 @@
 
 import pytest
 
-from zkwire.session.session_key import SessionKey
+from zkwire.session.attempt import SessionKey
 from zkwire.wire.records import ConnectRequest, ConnectResponse
 
 PASSWORD, NEXT, NONE = b"p" * 16, b"n" * 16, bytes(16)

@@ -1,6 +1,5 @@
 """What a session writes into the log: each message once, and repeated at growing intervals; docs/production.md."""
 
-import asyncio
 import logging
 import ssl
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 
 import zkwire
 from tests.support.client import states_until
-from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionState
 from zkwire.errors import ProtocolError
 from zkwire.session.session_log import Repetitions, SessionLog
@@ -45,27 +43,6 @@ async def test_a_session_is_logged_from_its_beginning_to_its_end(caplog: pytest.
     assert messages[3:] == [("INFO", f"closed session {session}")]
 
 
-async def test_an_expired_session_and_its_successor_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        session = zk.session_id
-        states = zk.states()
-        server.expire(session)
-        await states_until(states, SessionState.EXPIRED)
-        await states_until(states, CONNECTED)
-        levels = [level for level, message in logged(caplog) if f"session 0x{session:x} has expired" in message]
-        assert levels == ["ERROR"]
-        assert logged(caplog)[-1][1].startswith(f"connected to {server.hosts}: new session 0x{zk.session_id:x}")
-
-
-async def test_a_resumed_session_of_another_client_is_logged_as_resumed(caplog: pytest.LogCaptureFixture) -> None:
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        await zk.close(keep_session=True)
-        caplog.clear()
-        async with zkwire.connect(server.hosts, session_id=zk.session_id, session_password=zk.session_password):
-            assert "resumed session" in logged(caplog)[0][1]
-
-
 async def test_a_close_that_no_server_has_answered_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     async with Server() as server:
         zk = await zkwire.connect(server.hosts)
@@ -74,18 +51,6 @@ async def test_a_close_that_no_server_has_answered_is_a_warning(caplog: pytest.L
         level, message = logged(caplog)[-1]
     assert level == "WARNING"
     assert message.startswith(f"closed, but no server has answered: session 0x{zk.session_id:x}")
-
-
-@in_virtual_time
-async def test_an_ensemble_that_is_down_is_logged_once_for_each_server(caplog: pytest.LogCaptureFixture) -> None:
-    async with a_client() as (server, zk):
-        server.refused = {"a", "b"}
-        server.drop()
-        await asyncio.sleep(5.0)
-        server.refused = set()
-        await zk.ping()
-        failures = [message for level, message in logged(caplog) if message.startswith("no session with")]
-        assert len(failures) == 2
 
 
 def test_a_message_is_repeated_at_growing_intervals_with_a_count() -> None:
@@ -151,28 +116,6 @@ async def test_a_loss_after_a_connection_that_lasted_is_always_logged(caplog: py
     # The second loss is the first repetition, after 9.9 s: it is left out.
     assert levels == ["INFO", "WARNING", "INFO", "WARNING", "INFO", "WARNING"]
     assert "times" not in str(logged(caplog)[3:])
-
-
-async def test_another_session_another_server_and_another_kind_of_loss_are_news(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    log = session_log(Clock())
-    log.connected("a:1", 1, 4.0, is_read_only=False)
-    log.connected("a:1", 2, 4.0, is_read_only=True)
-    log.connected("a:1", 3, 4.0, is_read_only=False)
-    log.connected("b:1", 3, 4.0, is_read_only=False)
-    log.lost("b:1", ConnectionResetError("reset"))
-    log.lost("a:1", ConnectionResetError("reset"))
-    log.lost("a:1", ConnectionAbortedError("aborted"))
-    assert [message for _, message in logged(caplog)] == [
-        "connected to a:1: resumed session 0x1, with a timeout of 4 s",
-        "connected to a:1, which is read-only: new session 0x2, with a timeout of 4 s",
-        "connected to a:1: new session 0x3, with a timeout of 4 s",
-        "connected to b:1: resumed session 0x3, with a timeout of 4 s",
-        "lost the connection to b:1: reset",
-        "lost the connection to a:1: reset",
-        "lost the connection to a:1: aborted",
-    ]
 
 
 async def test_bad_bytes_are_an_error_in_the_log_and_repeated_at_intervals(caplog: pytest.LogCaptureFixture) -> None:

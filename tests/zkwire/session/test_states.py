@@ -1,6 +1,6 @@
 """The listeners to a session's states."""
 
-from zkwire.session.states import SessionState, States
+from zkwire.session.observer import SessionState, States
 
 
 def test_a_listener_hears_every_state_until_it_is_removed() -> None:

@@ -4,17 +4,17 @@ import time
 
 import pytest
 
-from zkwire.session import suspension
+from zkwire.session import keepalive
 
 
 def test_the_clock_that_stands_still_meanwhile_is_taken_from_the_one_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 7
-    monkeypatch.setattr(suspension, "_BOOT_CLOCK", clock)
+    monkeypatch.setattr(keepalive, "_BOOT_CLOCK", clock)
     monkeypatch.setattr(time, "clock_gettime", {clock: 5000.0}.__getitem__)
     monkeypatch.setattr(time, "monotonic", lambda: 1400.0)
-    assert suspension.suspended() == 3600.0
+    assert keepalive.suspended() == 3600.0
 
 
 def test_a_system_without_such_a_clock_was_never_suspended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspension, "_BOOT_CLOCK", None)
-    assert suspension.suspended() == 0
+    monkeypatch.setattr(keepalive, "_BOOT_CLOCK", None)
+    assert keepalive.suspended() == 0

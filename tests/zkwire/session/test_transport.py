@@ -9,16 +9,14 @@ import pytest
 from tests.simulation.loop import Machine
 from tests.support.virtual_time import block, in_virtual_time
 from zkwire.errors import ProtocolError
-from zkwire.session.transport import Link
-from zkwire.testing import Server
+from zkwire.session.transport import Link, LinkOwner
 from zkwire.wire.connection import Call, Connection, Incoming
 from zkwire.wire.primitives import INT
-from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse
+from zkwire.wire.records import PING_XID, ConnectRequest, ConnectResponse
 from zkwire.wire.requests import ExistsRequest, GetChildrenRequest, PingRequest
-from zkwire.wire.watch_table import Notification
 
 
-class Owner:
+class Owner(LinkOwner):
     """Takes note of what a link says; with `leaves`, it drops the link when something arrives."""
 
     def __init__(self) -> None:
@@ -37,25 +35,6 @@ class Owner:
 
     def link_lost(self, link: Link, reason: Exception) -> None:
         self.reasons.append(reason)
-
-
-async def test_an_aborted_link_counts_as_lost_at_once_and_is_lost_once() -> None:
-    """The event loop closes the socket a turn later; nothing more may be done with the link until then."""
-    loop = asyncio.get_running_loop()
-    owner, reason = Owner(), ConnectionAbortedError("enough")
-    async with Server() as server:
-        host, _, port = server.hosts.rpartition(":")
-        hello = ConnectRequest(0, 0, 4000, 0, bytes(16), False)
-        _, link = await loop.create_connection(
-            lambda: Link(Connection(hello, 1000, loop.time()), owner), host, int(port)
-        )
-        assert not link.is_lost
-        link.abort(reason)
-        assert link.is_lost
-        assert not link.closed.done()
-        assert await link.closed is reason
-        assert link.is_lost
-        assert owner.reasons == [reason]
 
 
 # -- without a server -------------------------------------------------------------------------------------------------
@@ -159,17 +138,6 @@ async def test_a_link_that_is_being_left_stays_blocked_whatever_its_socket_does(
     assert (link.is_blocked, owner.writable) == (False, 1)
 
 
-async def test_a_link_that_stays_after_all_is_blocked_as_long_as_its_socket_is_full() -> None:
-    link, owner = a_link()
-    link.connection_made(Socket())
-    link.pause_writing()
-    link.leave()
-    link.stay()
-    assert link.is_blocked
-    link.resume_writing()
-    assert (link.is_blocked, owner.writable) == (False, 1)
-
-
 async def test_what_the_connection_has_queued_is_written_once() -> None:
     link, _ = a_link()
     socket = Socket()
@@ -184,18 +152,6 @@ async def test_what_the_connection_has_queued_is_written_once() -> None:
     link.abort(ConnectionAbortedError("enough"))
     assert not link.is_connected
     assert link.is_blocked
-
-
-async def test_a_link_that_was_aborted_while_it_was_opened_is_closed_at_once() -> None:
-    link, owner = a_link()
-    reason = ConnectionAbortedError("enough")
-    link.abort(reason)
-    assert link.closed.result() is reason
-    socket = Socket()
-    link.connection_made(socket)
-    assert (socket.is_aborted, socket.written) == (True, b"")
-    link.connection_lost(None)
-    assert owner.reasons == [reason]
 
 
 @pytest.mark.parametrize(
@@ -228,47 +184,6 @@ async def test_the_reason_of_a_loss_is_the_first_one() -> None:
     link.abort(ConnectionAbortedError("later"))
     link.connection_lost(OSError("closed"))
     assert [str(reason) for reason in owner.reasons] == ["silent"]
-
-
-async def test_bad_bytes_are_the_reason_of_a_loss() -> None:
-    link, owner = a_link()
-    socket = Socket()
-    link.connection_made(socket)
-    link.get_buffer(0)[:4] = b"\xff\xff\xff\xff"
-    link.buffer_updated(4)
-    assert socket.is_aborted
-    link.connection_lost(None)
-    (reason,) = owner.reasons
-    assert isinstance(reason, ProtocolError)
-
-
-async def test_an_end_of_the_stream_inside_a_frame_is_the_reason_of_a_loss() -> None:
-    link, owner, _ = a_greeted_link()
-    read(link, b"\0\0\0\7abc")
-    link.eof_received()
-    link.connection_lost(None)
-    assert [str(reason) for reason in owner.reasons] == ["the stream ended inside a frame"]
-
-
-async def test_the_former_owner_of_a_link_hears_nothing_more() -> None:
-    link, owner, _ = a_greeted_link()
-    link.disown()
-    read(link, a_reply(PING_XID))
-    link.pause_writing()
-    link.resume_writing()
-    link.connection_lost(None)
-    assert link.closed.done()
-    assert (owner.arrived, owner.writable, owner.reasons) == ([], 0, [])
-
-
-async def test_the_callback_for_an_awaited_deletion_runs_before_the_event_is_delivered() -> None:
-    link, owner, _ = a_greeted_link()
-    seen: list[int] = []
-    link.connection.add_urgent("/a", lambda: seen.append(len(owner.arrived)))
-    deletion = struct.pack(">iqiii", EVENT_XID, -1, 0, 2, 3) + INT.pack(2) + b"/a"
-    read(link, frame(deletion))
-    assert seen == [0]
-    assert [type(item) for arrived in owner.arrived for item in arrived] == [Notification]
 
 
 # -- large replies ----------------------------------------------------------------------------------------------------
@@ -367,38 +282,6 @@ async def test_a_large_reply_that_cannot_be_decoded_is_the_reason_of_a_loss() ->
 # -- time -------------------------------------------------------------------------------------------------------------
 
 PING = frame(struct.pack(">ii", PING_XID, PingRequest.opcode))
-
-
-@in_virtual_time
-async def test_a_silent_server_is_pinged_and_then_dropped() -> None:
-    link, owner, socket = a_greeted_link()
-    assert timers() == 1
-    await asyncio.sleep(0.99)
-    assert socket.written == b""
-    await asyncio.sleep(0.02)
-    assert socket.written == PING
-    await asyncio.sleep(0.5)
-    read(link, a_reply(PING_XID))
-    assert timers() == 1
-    await asyncio.sleep(0.5)
-    assert socket.written == 2 * PING
-    await asyncio.sleep(1.49)
-    assert not link.is_lost
-    await asyncio.sleep(0.02)
-    assert socket.is_aborted
-    link.connection_lost(None)
-    assert [str(reason) for reason in owner.reasons] == ["the server is silent, or does not answer the requests"]
-    assert isinstance(owner.reasons[0], TimeoutError)
-    assert timers() == 0
-
-
-@in_virtual_time
-async def test_a_link_that_is_lost_has_no_timer() -> None:
-    link, _, socket = a_greeted_link()
-    link.connection_lost(None)
-    assert timers() == 0
-    await asyncio.sleep(5.0)
-    assert socket.written == b""
 
 
 @in_virtual_time

@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.examples import some_in_quick
-from zkwire.wire.certainty import Certainty, Reach, Upkeep
+from zkwire.wire.certainty import AckLevel, Certainty, Upkeep
 
 TICK = 2000  # milliseconds, as all times of the model
 SHORTEST = 2 * TICK  # the least timeout that servers grant
@@ -163,8 +163,8 @@ class Server:
         ensemble.at(self.there.arrival(now), lambda at: self._greet(at, now))
         for at in range(now + rng.randrange(TICK // 2), now + 6 * timeout, TICK // 2):
             ensemble.at(at, self._ping)
-        for at, reach in self._requests(rng, timeout):
-            ensemble.at(now + at, lambda sent, reach=reach: self._send(sent, reach))  # type: ignore[misc]
+        for at, level in self._requests(rng, timeout):
+            ensemble.at(now + at, lambda sent, level=level: self._send(sent, level))  # type: ignore[misc]
         if rng.random() < 0.5:
             ensemble.at(now + rng.randrange(timeout), lambda at: self._follows())
 
@@ -175,14 +175,14 @@ class Server:
         return Stream(rng.choice([1, 1, 1, rng.randrange(1, 900)]), stalls, now)
 
     @staticmethod
-    def _requests(rng: random.Random, timeout: int) -> Iterator[tuple[int, Reach]]:
+    def _requests(rng: random.Random, timeout: int) -> Iterator[tuple[int, AckLevel]]:
         """Pings all the time, and requests through the leader at random or soon one after the other."""
         every = rng.randrange(timeout // 16, timeout // 2)
-        yield from ((at, Reach.SERVER) for at in range(every, 5 * timeout, every))
+        yield from ((at, AckLevel.SERVER) for at in range(every, 5 * timeout, every))
         for _ in range(rng.randrange(1, 40)):
             at = rng.randrange(1, 5 * timeout)
-            yield at, rng.choice([Reach.LEADER, Reach.QUORUM])
-            yield at + rng.choice([5, timeout // 64, timeout // 5, timeout * 3 // 10 + 5]), Reach.LEADER
+            yield at, rng.choice([AckLevel.LEADER, AckLevel.QUORUM])
+            yield at + rng.choice([5, timeout // 64, timeout // 5, timeout * 3 // 10 + 5]), AckLevel.LEADER
 
     def _greet(self, now: int, sent: int) -> None:
         """Have the leader say whether it knows the session: that is a touch."""
@@ -230,31 +230,31 @@ class Server:
     def _touch(self, now: int) -> None:
         self.leader.touch(now)
 
-    def _send(self, now: int, reach: Reach) -> None:
+    def _send(self, now: int, level: AckLevel) -> None:
         if self._is_in_use:
-            self.ensemble.at(self.there.arrival(now), lambda at: self._arrived(at, now, reach))
+            self.ensemble.at(self.there.arrival(now), lambda at: self._arrived(at, now, level))
 
-    def _arrived(self, now: int, sent: int, reach: Reach) -> None:
+    def _arrived(self, now: int, sent: int, level: AckLevel) -> None:
         self.is_touched = True
-        if reach is Reach.SERVER:
-            self.ensemble.at(self.back.arrival(now), lambda at: self._answered(at, sent, reach, 0))
+        if level is AckLevel.SERVER:
+            self.ensemble.at(self.back.arrival(now), lambda at: self._answered(at, sent, level, 0))
         else:
-            self.ensemble.at(self.up.arrival(now), lambda at: self._led(at, sent, reach))
+            self.ensemble.at(self.up.arrival(now), lambda at: self._led(at, sent, level))
 
-    def _led(self, now: int, sent: int, reach: Reach) -> None:
+    def _led(self, now: int, sent: int, level: AckLevel) -> None:
         leader = self.leader
         leader.catch_up(now)
-        if (now >= leader.deposed or now >= leader.ended) if reach is Reach.QUORUM else not leader.answers_sync(now):
+        if (now >= leader.deposed or now >= leader.ended) if level is AckLevel.QUORUM else not leader.answers_sync(now):
             return
         zxid = leader.zxid(now)
         self.ensemble.at(
             self.down.arrival(now),
-            lambda at: self.ensemble.at(self.back.arrival(at), lambda end: self._answered(end, sent, reach, zxid)),
+            lambda at: self.ensemble.at(self.back.arrival(at), lambda end: self._answered(end, sent, level, zxid)),
         )
 
-    def _answered(self, now: int, sent: int, reach: Reach, zxid: int) -> None:
+    def _answered(self, now: int, sent: int, level: AckLevel, zxid: int) -> None:
         if self._is_in_use:
-            self.ensemble.certainty.answered(sent, now, reach, zxid)
+            self.ensemble.certainty.answered(sent, now, level, zxid)
             self._note(now)
 
     def _note(self, now: int) -> None:
@@ -297,15 +297,15 @@ def rest(upkeep: Upkeep, *, writes_of_others: bool = False, phase: float = 0.5, 
     requests, least = [], timeout
     while now < periods * timeout:
         now = max(now, certainty.due(upkeep))
-        reach = Reach.QUORUM if certainty.wants_write(now, upkeep) else Reach.LEADER
+        level = AckLevel.QUORUM if certainty.wants_write(now, upkeep) else AckLevel.LEADER
         certainty.asked(now)
-        zxid += writes_of_others or reach is Reach.QUORUM
+        zxid += writes_of_others or level is AckLevel.QUORUM
         if now > timeout:
-            requests.append(reach)
+            requests.append(level)
             least = min(least, certainty.until - now - delay)
-        certainty.answered(now, now + delay, reach, zxid)
+        certainty.answered(now, now + delay, level, zxid)
         now += delay
-    return Rest(len(requests) / (periods - 1), requests.count(Reach.QUORUM) / (periods - 1), least / timeout)
+    return Rest(len(requests) / (periods - 1), requests.count(AckLevel.QUORUM) / (periods - 1), least / timeout)
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.3, 0.99])
@@ -334,8 +334,8 @@ def test_clients_that_begin_together_spread_their_requests() -> None:
         certainty.begun(0.0, 0.01, 10.0, phase)
         for _ in range(4):
             now = certainty.due(Upkeep.CERTAIN)
-            reach = Reach.QUORUM if certainty.wants_write(now, Upkeep.CERTAIN) else Reach.LEADER
-            certainty.answered(now, now + 0.001, reach, 1)
+            level = AckLevel.QUORUM if certainty.wants_write(now, Upkeep.CERTAIN) else AckLevel.LEADER
+            certainty.answered(now, now + 0.001, level, 1)
         dues.add(round(certainty.due(Upkeep.CERTAIN), 1))
     assert len(dues) == 4
 
@@ -351,12 +351,12 @@ def test_clients_that_acquire_together_do_not_all_write_in_the_same_part_of_each
             if upkeep is Upkeep.READY and now > 30.0:
                 now, upkeep = 30.0, Upkeep.CERTAIN
                 certainty.needed(now)
-                certainty.answered(now, now + 0.001, Reach.QUORUM, 1)
+                certainty.answered(now, now + 0.001, AckLevel.QUORUM, 1)
                 continue
-            reach = Reach.QUORUM if certainty.wants_write(now, upkeep) else Reach.LEADER
+            level = AckLevel.QUORUM if certainty.wants_write(now, upkeep) else AckLevel.LEADER
             certainty.asked(now)
-            certainty.answered(now, now + 0.001, reach, 1)
-            if reach is Reach.QUORUM and now > 60.0:
+            certainty.answered(now, now + 0.001, level, 1)
+            if level is AckLevel.QUORUM and now > 60.0:
                 writes.append(now)
     assert max(later - earlier for earlier, later in itertools.pairwise(sorted(writes))) < 2.0
 
@@ -383,12 +383,12 @@ def test_a_new_session_is_certain_from_its_handshake_if_it_was_answered_within_t
 def test_three_answers_prove_a_touch_and_less_do_not() -> None:
     for gap, late, until in [(19.2, 0.1, 174.0), (19.19, 0.1, 164.0), (19.2, 0.0, 164.0)]:
         certainty = a_session()
-        certainty.answered(110.0, 112.0, Reach.SERVER)
+        certainty.answered(110.0, 112.0, AckLevel.SERVER)
         certainty.answered(
-            112.0 + gap + 1e-9, 133.0, Reach.QUORUM
+            112.0 + gap + 1e-9, 133.0, AckLevel.QUORUM
         )  # x: 0.3 of the timeout after the touch was answered
         assert certainty.until == 164.0
-        certainty.answered(133.0 + late, 134.0, Reach.LEADER)  # y: after x was answered
+        certainty.answered(133.0 + late, 134.0, AckLevel.LEADER)  # y: after x was answered
         assert certainty.until == until
 
 
@@ -396,18 +396,18 @@ def test_nothing_is_certain_for_longer_than_a_timeout_from_the_last_committed_wr
     """A leader that has lost its followers, and does not know it, answers syncs for as long as it likes."""
     certainty = a_session()
     for at in range(110, 300):
-        certainty.answered(at, at + 0.1, Reach.LEADER)
+        certainty.answered(at, at + 0.1, AckLevel.LEADER)
     assert certainty.until == 164.0
-    certainty.answered(301.0, 301.1, Reach.QUORUM)
+    certainty.answered(301.0, 301.1, AckLevel.QUORUM)
     assert 300.0 - 22 + T < certainty.until <= 301.0 - 19.2 + T
 
 
 def test_a_touch_that_is_proven_after_the_one_before_it_has_run_out_counts_for_nothing_pitfall_86() -> None:
     for late, is_linked in [(163.9, True), (164.0, False)]:
         certainty = a_session()
-        certainty.answered(110.0, 112.0, Reach.SERVER)
-        certainty.answered(140.0, 141.0, Reach.QUORUM)
-        certainty.answered(142.0, late, Reach.QUORUM)
+        certainty.answered(110.0, 112.0, AckLevel.SERVER)
+        certainty.answered(140.0, 141.0, AckLevel.QUORUM)
+        certainty.answered(142.0, late, AckLevel.QUORUM)
         assert certainty.is_linked is is_linked
         assert certainty.is_broken is not is_linked
 
@@ -416,16 +416,16 @@ def test_a_witness_that_began_after_a_touch_had_reached_the_leader_mends_the_cha
     certainty = a_session(100.0, 164.0)
     certainty.witnessed(164.0, 180.0)  # may have begun before the handshake was answered
     assert certainty.is_broken
-    certainty.answered(165.0, 166.0, Reach.SERVER)
-    certainty.answered(185.3, 186.0, Reach.QUORUM)
-    certainty.answered(186.1, 187.0, Reach.QUORUM)
+    certainty.answered(165.0, 166.0, AckLevel.SERVER)
+    certainty.answered(185.3, 186.0, AckLevel.QUORUM)
+    certainty.answered(186.1, 187.0, AckLevel.QUORUM)
     assert certainty.based == 187.0
     certainty.witnessed(187.1, 200.0)
     assert not certainty.is_broken
     assert certainty.wants_write(200.1, Upkeep.READY)
-    certainty.answered(200.0, 200.5, Reach.QUORUM)  # sent before the witness had ended, as far as the clock shows
+    certainty.answered(200.0, 200.5, AckLevel.QUORUM)  # sent before the witness had ended, as far as the clock shows
     assert certainty.until == -math.inf
-    certainty.answered(200.1, 201.0, Reach.QUORUM)
+    certainty.answered(200.1, 201.0, AckLevel.QUORUM)
     assert certainty.until == 165.0 + T
 
 
@@ -436,9 +436,9 @@ def test_a_resumed_session_is_certain_from_its_first_committed_write() -> None:
     assert not certainty.is_broken
     assert certainty.wants_write(121.0, Upkeep.READY)
     for at in range(122, 150):
-        certainty.answered(at, at + 0.1, Reach.LEADER, 1 << 40)
+        certainty.answered(at, at + 0.1, AckLevel.LEADER, 1 << 40)
     assert certainty.until == 164.0  # by a leader that was stopped, perhaps, and that has no followers any more
-    certainty.answered(150.0, 150.1, Reach.QUORUM, 2 << 40)
+    certainty.answered(150.0, 150.1, AckLevel.QUORUM, 2 << 40)
     assert certainty.until > 120.0 + T
 
 
@@ -450,12 +450,12 @@ def test_a_session_that_is_resumed_too_late_is_in_the_chain_only_under_the_same_
 ) -> None:
     """The last write ran out at 164, the last touch at 184."""
     certainty = a_session()
-    certainty.answered(120.0, 120.1, Reach.SERVER)
-    certainty.answered(140.0, 140.1, Reach.LEADER, (7 << 32) + 5)
-    certainty.answered(141.0, 141.1, Reach.LEADER, (7 << 32) + 5)
+    certainty.answered(120.0, 120.1, AckLevel.SERVER)
+    certainty.answered(140.0, 140.1, AckLevel.LEADER, (7 << 32) + 5)
+    certainty.answered(141.0, 141.1, AckLevel.LEADER, (7 << 32) + 5)
     certainty.resumed(answered - 1, T)
-    certainty.answered(answered - 0.5, answered, Reach.LEADER, (7 << 32) + 6)
-    certainty.answered(answered + 1, answered + 2, Reach.QUORUM, (epoch << 32) + 6)
+    certainty.answered(answered - 0.5, answered, AckLevel.LEADER, (7 << 32) + 6)
+    certainty.answered(answered + 1, answered + 2, AckLevel.QUORUM, (epoch << 32) + 6)
     assert certainty.is_linked is is_linked
 
 
@@ -463,9 +463,9 @@ def test_the_least_timeout_that_was_ever_granted_counts_pitfall_85() -> None:
     certainty = a_session()
     certainty.resumed(110.0, T / 2)
     assert certainty.until == 142.0
-    certainty.answered(112.0, 113.0, Reach.QUORUM, 1)
+    certainty.answered(112.0, 113.0, AckLevel.QUORUM, 1)
     certainty.resumed(120.0, 2 * T)
-    certainty.answered(122.0, 123.0, Reach.QUORUM, 1)
+    certainty.answered(122.0, 123.0, AckLevel.QUORUM, 1)
     assert certainty.least == T / 2
     assert certainty.until == 152.0
 
@@ -473,7 +473,7 @@ def test_the_least_timeout_that_was_ever_granted_counts_pitfall_85() -> None:
 def test_a_session_of_an_unknown_past_begins_with_a_broken_chain() -> None:
     certainty = Certainty(T / 4)
     certainty.resumed(100.0, T)
-    certainty.answered(101.0, 102.0, Reach.QUORUM, 1)
+    certainty.answered(101.0, 102.0, AckLevel.QUORUM, 1)
     assert certainty.is_broken
     assert certainty.least == T / 4
     assert certainty.until == -math.inf
@@ -485,10 +485,10 @@ def test_the_write_of_another_client_counts_for_the_sync_before_it_at_a_learner_
         if is_learner:
             certainty.follows()
         for at in (120.0, 140.0, 141.0):
-            certainty.answered(at, at + 0.1, Reach.LEADER, 5)
+            certainty.answered(at, at + 0.1, AckLevel.LEADER, 5)
         assert certainty.until == 164.0  # a greater zxid than that of the syncs was not seen
-        certainty.answered(160.1, 160.2, Reach.LEADER, 6)
-        certainty.answered(160.3, 160.4, Reach.LEADER, -1)
+        certainty.answered(160.1, 160.2, AckLevel.LEADER, 6)
+        certainty.answered(160.3, 160.4, AckLevel.LEADER, -1)
         assert certainty.until == min(until, 140.0 + T)
     certainty.follows()  # known later, for the whole connection
     assert certainty.until == 140.0 + T
@@ -499,14 +499,14 @@ def test_a_suspension_breaks_the_chain_if_anything_was_proven_since() -> None:
         certainty = a_session()
         seen = certainty.proven
         if is_new:
-            certainty.answered(120.0, 121.0, Reach.SERVER)
-            certainty.answered(141.0, 142.0, Reach.QUORUM)
-            certainty.answered(143.0, 144.0, Reach.QUORUM)
+            certainty.answered(120.0, 121.0, AckLevel.SERVER)
+            certainty.answered(141.0, 142.0, AckLevel.QUORUM)
+            certainty.answered(143.0, 144.0, AckLevel.QUORUM)
             assert certainty.until == 120.0 + T
         certainty.missed(10.0, 144.0, seen)
         assert certainty.until == until
         assert certainty.is_broken is is_new
-        certainty.answered(143.9, 145.0, Reach.QUORUM)  # sent before: nobody knows when
+        certainty.answered(143.9, 145.0, AckLevel.QUORUM)  # sent before: nobody knows when
         assert certainty.until == until
 
 
@@ -524,7 +524,7 @@ def test_a_refused_proof_is_repeated_after_a_pause() -> None:
 def test_a_client_whose_last_write_is_old_writes_soon_when_a_lock_needs_it() -> None:
     certainty = a_session()
     for at in (115.0, 135.0, 135.5):
-        certainty.answered(at, at + 0.1, Reach.LEADER)
+        certainty.answered(at, at + 0.1, AckLevel.LEADER)
     assert certainty.due(Upkeep.READY) > 150.0
     assert certainty.due(Upkeep.CERTAIN) == 100.0 + T * 0.65
     assert certainty.wants_write(100.0 + T * 0.65 + 0.1, Upkeep.CERTAIN)
@@ -541,9 +541,9 @@ def test_a_client_that_only_reads_does_not_keep_every_touch(every: float, latenc
     certainty.begun(0.0, 0.0, 10.0)
     kept = []
     for count in range(1, 20_000):
-        certainty.answered(count * every, count * every + latency, Reach.SERVER)
+        certainty.answered(count * every, count * every + latency, AckLevel.SERVER)
         kept.append(len(certainty._touches))
-    assert max(kept) <= (10.0 * 0.3 + latency) / certainty.grain + 2
+    assert max(kept) <= (10.0 * 0.3 + latency) / certainty.resolution + 2
 
 
 # -- the rule once more, in the words of the module's docstring ----------------------------------------------------
@@ -552,12 +552,12 @@ def test_a_client_that_only_reads_does_not_keep_every_touch(every: float, latenc
 class Answer(NamedTuple):
     sent: int
     came: int
-    reach: Reach
+    level: AckLevel
 
 
 def proven(history: list[Answer], timeout: float, greeted: float) -> tuple[bool, float]:
     """Return whether the chain is unbroken, and until when the session is certain."""
-    led = [each for each in history if each.reach is not Reach.SERVER]
+    led = [each for each in history if each.level is not AckLevel.SERVER]
     # When each touch is known to have reached the leader: at the answer to the first y.
     reached: dict[int, int] = {}
     for touch, x, y in product(history, led, led):
@@ -567,7 +567,7 @@ def proven(history: list[Answer], timeout: float, greeted: float) -> tuple[bool,
     until = min(last, written) + timeout
     moments = sorted({each.came for each in history})
     for now in moments:
-        written = max([written, *(each.sent for each in history if each.came <= now and each.reach is Reach.QUORUM)])
+        written = max([written, *(each.sent for each in history if each.came <= now and each.level is AckLevel.QUORUM)])
         known = [sent for sent, at in reached.items() if at <= now]
         if known and max(known) > last:
             if now >= last + timeout:
@@ -577,19 +577,19 @@ def proven(history: list[Answer], timeout: float, greeted: float) -> tuple[bool,
     return True, until
 
 
-steps = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 12), st.sampled_from(Reach)), max_size=12)
+steps = st.lists(st.tuples(st.integers(1, 20), st.integers(0, 12), st.sampled_from(AckLevel)), max_size=12)
 
 
 @given(steps)
-def test_exactly_what_the_rule_proves_is_certain(asked: list[tuple[int, int, Reach]]) -> None:
+def test_exactly_what_the_rule_proves_is_certain(asked: list[tuple[int, int, AckLevel]]) -> None:
     certainty = a_session()
     history: list[Answer] = []
     sent = came = 100
-    for gap, delay, reach in asked:
+    for gap, delay, level in asked:
         sent += gap
         came = max(came + 1, sent + delay)
-        certainty.answered(sent, came, reach)
-        history.append(Answer(sent, came, reach))
+        certainty.answered(sent, came, level)
+        history.append(Answer(sent, came, level))
         is_linked, until = proven(history, T, 100)
         assert (certainty.is_linked, certainty.until) == (is_linked, until)
         if not is_linked:

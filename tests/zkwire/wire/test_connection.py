@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from zkwire.errors import ProtocolError
 from zkwire.wire import timing
-from zkwire.wire.certainty import Certainty, Reach, Upkeep
+from zkwire.wire.certainty import AckLevel, Certainty, Upkeep
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection, Incoming
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.records import OPEN_ACL, PING_XID, ConnectRequest, ConnectResponse, Stat, xids
@@ -911,7 +911,7 @@ def test_a_transaction_that_was_refused_inside_proves_nothing_pitfall_87() -> No
         connection = _opened(now=0.0)
         connection.certainty = certainty = _certainty()
         for at in (1.0, 1.0 + 0.31 * TIMEOUT):
-            certainty.answered(at, at, Reach.LEADER)
+            certainty.answered(at, at, AckLevel.LEADER)
         _sent(connection, MultiRequest([CheckVersionRequest("/", -1)]), now=0.5 * TIMEOUT)
         result = struct.pack(">i?i", -1 if code else 13, False, code) + (struct.pack(">i", code) if code else b"")
         connection.receive(_reply(1, result + struct.pack(">i?i", -1, True, -1)), 0.5 * TIMEOUT)

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import pytest
 
 from zkwire.wire import multi, requests
-from zkwire.wire.certainty import Reach
+from zkwire.wire.certainty import AckLevel
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import UString
 from zkwire.wire.records import ACL, OPEN_ACL, PING_XID, Stat
@@ -106,7 +106,7 @@ def test_the_table_names_all_requests() -> None:
         value
         for module in (requests, multi)
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Request) and value is not Request
+        if isinstance(value, type) and issubclass(value, Request) and value is not Request and not value.is_recovered
     }
     assert set(TABLE) == found
     assert len({cls.opcode for cls in found}) == len(found)
@@ -134,7 +134,9 @@ QUORUM = {
 
 @each_request
 def test_only_a_write_proves_a_quorum_and_a_sync_the_leader(cls: type[Request[Any]]) -> None:
-    assert cls.reach is (Reach.QUORUM if cls in QUORUM else Reach.LEADER if cls is SyncRequest else Reach.SERVER)
+    assert cls.ack_level is (
+        AckLevel.QUORUM if cls in QUORUM else AckLevel.LEADER if cls is SyncRequest else AckLevel.SERVER
+    )
 
 
 @each_request

@@ -4,9 +4,6 @@ The witness itself is tested in test_witness.py.
 """
 
 import asyncio
-import random
-import struct
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,17 +12,10 @@ import zkwire
 from tests.support.client import InOrder, turns
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
 from zkwire import Client
-from zkwire.errors import ConnectionLostError, NoAuthError, ThrottledError
+from zkwire.errors import ConnectionLostError
 from zkwire.session import probe
 from zkwire.session.hosts import CONFIG, Address
-from zkwire.session.lifetime import Lifetime
-from zkwire.session.opening import open_link
-from zkwire.session.proving import Proving
-from zkwire.session.transport import Link
 from zkwire.wire.certainty import Certainty, Upkeep
-from zkwire.wire.connection import Connection
-from zkwire.wire.records import ConnectRequest, ConnectResponse
-from zkwire.wire.requests import Request, SyncRequest
 
 TIMEOUT = 16.0
 PAUSE = 1.0  # seconds between two requests, when three in a row were not enough
@@ -49,7 +39,7 @@ class InPhase(InOrder):
 
 def chain(zk: Client) -> Certainty:
     """Return what is proven about the client's session."""
-    certainty = zk._session.certainty.certainty
+    certainty = zk._session.lifetime.certainty
     assert certainty is not None
     return certainty
 
@@ -123,53 +113,6 @@ async def test_a_new_connection_proves_first_that_its_server_belongs_to_a_quorum
 # -- certify ----------------------------------------------------------------------------------------------------------
 
 
-class Session:
-    """A session that is proven certain by the last of `answers`, one of which each request gets in turn."""
-
-    def __init__(self, *answers: Exception | None) -> None:
-        self.lifetime = Lifetime(float("inf"))
-        self.proving = Proving(self.lifetime, self.submit, random.Random(1), open_link, None, (), is_ready=True)
-        self.requests: list[Request[Any]] = []
-        self._answers = list(answers)
-
-    def submit(self, request: Request[Any]) -> asyncio.Future[Any]:
-        self.requests.append(request)
-        answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        error = self._answers.pop(0)
-        if error is not None:
-            answered.set_exception(error)
-        else:
-            answered.set_result(None)
-        if not self._answers:
-            self.lifetime.granted(now(), now(), TIMEOUT, 0.5, is_new=True)
-        return answered
-
-    def connect(self) -> None:
-        """Attach a link on which a server has resumed the session; nothing is certain yet."""
-        connection = Connection(ConnectRequest(0, 0, round(TIMEOUT * 1000), 0, bytes(16), False), 1000, now())
-        answer = ConnectResponse(0, round(TIMEOUT * 1000), 5, bytes(16)).encode() + b"\0"
-        connection.receive(struct.pack(">i", len(answer)) + answer, now())
-        attempt: Any = SimpleNamespace(sent_at=now(), begins_session=True, is_doubtful=False)
-        self.proving.greeted(attempt, connection)
-        certainty = self.lifetime.certainty
-        assert certainty is not None
-        certainty.until = now()
-        owner: Any = None  # nothing arrives
-        self.proving.attach(Link(connection, owner), None, has_lost_write=False)
-
-
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses that were made; no time passes."""
-    made: list[float] = []
-
-    async def pause(seconds: float) -> None:
-        made.append(seconds)
-
-    monkeypatch.setattr(asyncio, "sleep", pause)
-    return made
-
-
 @in_virtual_time
 async def test_a_session_that_is_certain_for_more_than_a_tenth_of_its_timeout_needs_no_proof() -> None:
     async with a_client(locks=False) as (server, zk):
@@ -184,25 +127,6 @@ async def test_a_session_that_is_certain_for_more_than_a_tenth_of_its_timeout_ne
 
 
 @in_virtual_time
-@pytest.mark.parametrize("locks", [True, False])
-@pytest.mark.parametrize("idle", [9.1, 9.5, 30.0])
-async def test_certify_returns_however_long_the_client_has_written_nothing(idle: float, locks: bool) -> None:
-    """It writes, then: only the chain is kept at rest."""
-    async with a_client(locks=locks) as (server, zk):
-        server.latency = lambda: 0.001
-        await asyncio.sleep(idle)
-        await zk.certify()
-        assert zk.is_certain(zk.session_id)
-
-
-async def test_without_a_connection_the_proof_is_a_sync_which_waits_for_the_next_one(pauses: list[float]) -> None:
-    session = Session(LOST, None, None, None, None)
-    await session.proving.certify()
-    assert session.requests == [SyncRequest("/")] * 5
-    assert pauses == []
-
-
-@in_virtual_time
 async def test_on_the_next_connection_the_write_that_proves_it_goes_ahead_of_the_sync_that_has_waited() -> None:
     async with a_client() as (server, zk):
         await asyncio.sleep(30.0)
@@ -211,24 +135,6 @@ async def test_on_the_next_connection_the_write_that_proves_it_goes_ahead_of_the
         await turns(1)
         await zk.certify()
         assert server.names()[:3] == ["connect", "multi", "sync"]
-
-
-async def test_a_proof_is_tried_three_times_at_once_and_then_with_pauses(pauses: list[float]) -> None:
-    session = Session(None, None, None, ThrottledError(ThrottledError.code), LOST, None)
-    session.connect()
-    await session.proving.certify()
-    assert session.requests == [SyncRequest("/")] * 6
-    assert pauses == [PAUSE, PAUSE, PAUSE]  # a lost connection needs none
-    session.proving.detach()
-
-
-async def test_a_refusal_for_good_is_raised() -> None:
-    session = Session(NoAuthError(NoAuthError.code), None)
-    session.connect()
-    with pytest.raises(NoAuthError):
-        await session.proving.certify()
-    assert len(session.requests) == 1
-    session.proving.detach()
 
 
 @in_virtual_time

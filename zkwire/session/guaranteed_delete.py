@@ -16,15 +16,15 @@ from zkwire.wire.requests import DeleteRequest, ExistsRequest, Request, StatRepl
 _log = logging.getLogger(__name__)
 
 PAUSE: Final = 0.1  # seconds, before a request that the server refused for the moment is sent again
-# Seconds.  If no removal ends for so long, callers wait for them no more: an ensemble that is down must not keep a
-# program from ending.  The removals go on.
+# Seconds.  If no delete ends for so long, callers wait for them no more: an ensemble that is down must not keep a
+# program from ending.  The deletes go on.
 _STUCK: Final = 1.0
 
 R = TypeVar("R", bound=Record)
 
 
 class Requests(Protocol):
-    """The part of the request queue that removals need; see RequestQueue."""
+    """The part of the request queue that deletes need; see RequestQueue."""
 
     loop: asyncio.AbstractEventLoop
 
@@ -33,8 +33,8 @@ class Requests(Protocol):
     def send_at_once(self, call: Call, /) -> None: ...
 
 
-class Removals:
-    """The removals that are under way in one session.
+class GuaranteedDeletes:
+    """The deletes that are under way in one session.
 
     Args:
         requests: The session's request queue.
@@ -42,18 +42,18 @@ class Removals:
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
-        self._under_way: set[Removal] = set()
-        # One timer for all removals, and none for each: a release is on the way of a lock to its next owner.
+        self._under_way: set[GuaranteedDelete] = set()
+        # One timer for all deletes, and none for each: a release is on the way of a lock to its next owner.
         self._timer: asyncio.TimerHandle | None = None
-        self._has_progress = False  # a removal has ended since the timer was set
+        self._has_progress = False  # a delete has ended since the timer was set
         self._is_stuck = False
 
     def __bool__(self) -> bool:
-        """Whether any removal is under way."""
+        """Whether any delete is under way."""
         return bool(self._under_way)
 
-    def removal(self, path: str, newest_zxid: int | None = None, *, owner: int = 0) -> Removal:
-        """Return a Removal of the node at `path`, ready to be started.
+    def prepare(self, path: str, newest_zxid: int | None = None, *, owner: int = 0) -> GuaranteedDelete:
+        """Return a GuaranteedDelete of the node at `path`, ready to be started.
 
         Args:
             newest_zxid: The latest transaction that can have created the node, None to delete any node at `path`.  It
@@ -62,24 +62,24 @@ class Removals:
             owner: The session whose ephemeral node it is: then the first request is not a delete, but asks whether it
                 still is; 0 to delete at once.
         """
-        return Removal(self, self._requests, path, newest_zxid, owner)
+        return GuaranteedDelete(self, self._requests, path, newest_zxid, owner)
 
     def dismiss(self) -> None:
         """Stop everything: the session is over, and its ephemeral nodes go with it."""
-        for removal in list(self._under_way):
-            self.finished(removal)
+        for delete in list(self._under_way):
+            self.finished(delete)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    # -- called by the removals --------------------------------------------------------------------------------------
+    # -- called by the deletes --------------------------------------------------------------------------------------
 
-    def begin(self, removal: Removal, call: Call) -> None:
-        """Write `call`, the first request of `removal`; if the others are stuck, no caller is to wait for this one."""
-        self.send(removal, call)
+    def begin(self, delete: GuaranteedDelete, call: Call) -> None:
+        """Write `call`, the first request of `delete`; if the others are stuck, no caller is to wait for this one."""
+        self.send(delete, call)
         if self._is_stuck:
-            removal.end_wait()
-        elif self._timer is None and removal in self._under_way:
+            delete.end_wait()
+        elif self._timer is None and delete in self._under_way:
             self._has_progress = False
             self._timer = self._requests.loop.call_later(_STUCK, self._look_for_progress)
 
@@ -92,50 +92,52 @@ class Removals:
             self._timer = self._requests.loop.call_later(_STUCK, self._look_for_progress)
             return
         self._is_stuck = True
-        for removal in self._under_way:
-            removal.end_wait()
+        for delete in self._under_way:
+            delete.end_wait()
 
-    def send(self, removal: Removal, call: Call) -> None:
-        """Write `call`, the next request of `removal`, before this returns; see RequestQueue.send_at_once."""
-        self._under_way.add(removal)
+    def send(self, delete: GuaranteedDelete, call: Call) -> None:
+        """Write `call`, the next request of `delete`, before this returns; see RequestQueue.send_at_once."""
+        self._under_way.add(delete)
         try:
             self._requests.send_at_once(call)
         except SessionError:
-            self.finished(removal)
+            self.finished(delete)
 
-    def is_under_way(self, removal: Removal) -> bool:
-        """Whether `removal` was started and has not finished."""
-        return removal in self._under_way
+    def is_under_way(self, delete: GuaranteedDelete) -> bool:
+        """Whether `delete` was started and has not finished."""
+        return delete in self._under_way
 
-    def finished(self, removal: Removal) -> None:
-        """Record that nothing more is to be done for `removal`."""
-        self._under_way.discard(removal)
+    def finished(self, delete: GuaranteedDelete) -> None:
+        """Record that nothing more is to be done for `delete`."""
+        self._under_way.discard(delete)
         self._has_progress = True
         self._is_stuck = False
-        removal.end_wait()
+        delete.end_wait()
 
 
-class Removal:
-    """The removal of one node: deletes it again and again until it or the session is known to be gone.
+class GuaranteedDelete:
+    """The delete of one node, again and again until it or the session is known to be gone.
 
-    Made by `Client.removal`.  It is itself the waiter of its requests, so that an answer is acted upon in the step in
-    which it is decoded.
+    Made by `Client.guaranteed_delete`.  It is itself the waiter of its requests, so that an answer is acted upon in the
+    step in which it is decoded.
 
     Args:
-        newest_zxid: As for `Removals.removal`.
-        owner: As for `Removals.removal`.
+        newest_zxid: As for `GuaranteedDeletes.prepare`.
+        owner: As for `GuaranteedDeletes.prepare`.
     """
 
-    __slots__ = ("_first", "_newest_zxid", "_owner", "_path", "_removals", "_requests", "_synced", "_waited_for")
+    __slots__ = ("_deletes", "_first", "_newest_zxid", "_owner", "_path", "_requests", "_synced", "_waited_for")
 
-    def __init__(self, removals: Removals, requests: Requests, path: str, newest_zxid: int | None, owner: int) -> None:
-        self._removals = removals
+    def __init__(
+        self, deletes: GuaranteedDeletes, requests: Requests, path: str, newest_zxid: int | None, owner: int
+    ) -> None:
+        self._deletes = deletes
         self._requests = requests
         self._path = path
         self._newest_zxid = newest_zxid
         self._owner = owner
         self._synced: asyncio.Future[Any] | None = None  # the answer to the sync ahead of a look
-        # Encoded here and not in `start`: a lock makes its removal while it has time, and starts it when another
+        # Encoded here and not in `start`: a lock makes its delete while it has time, and starts it when another
         # client waits for the node to go.
         self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
         self._waited_for: asyncio.Future[None] = requests.loop.create_future()
@@ -143,26 +145,26 @@ class Removal:
     def start(self) -> asyncio.Future[None]:
         """Begin, once, and return a future that is done when the node is known to be gone, or its session is.
 
-        While no server carries removals out, it is done after one or two seconds, or at once if it was so before: the
-        removal goes on without a caller that waits for it.
+        While no server carries deletes out, it is done after one or two seconds, or at once if it was so before: the
+        delete goes on without a caller that waits for it.
         The first request is written before this returns, behind all requests that wait in the queue: another client
         may be waiting for the node to go, and a turn of the event loop is a good part of that wait.
         The future need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
         first, self._first = self._first, None
         if first is not None:
-            self._removals.begin(self, first)
+            self._deletes.begin(self, first)
         return self._waited_for
 
     def end_wait(self) -> None:
-        """Complete the future; called by Removals, at the end or while the removal goes on."""
+        """Complete the future; called by GuaranteedDeletes, at the end or while the delete goes on."""
         if not self._waited_for.done():
             self._waited_for.set_result(None)
 
     # -- the waiter of its requests ---------------------------------------------------------------------------------
 
     def done(self) -> bool:
-        """False: the answer to a removal is always of interest."""
+        """False: the answer to a delete is always of interest."""
         return False
 
     def set_result(self, result: object) -> None:
@@ -172,7 +174,7 @@ class Removal:
         elif isinstance(result, StatReply) and self._is_the_node(result.stat):
             self._delete()
         else:  # deleted, or the node there is a newer one, of another client
-            self._removals.finished(self)
+            self._deletes.finished(self)
 
     def _is_the_node(self, stat: Stat) -> bool:
         is_new = self._newest_zxid is not None and stat.czxid > self._newest_zxid
@@ -189,10 +191,10 @@ class Removal:
         else:
             if not isinstance(error, NoNodeError | SessionError):
                 _log.warning("a node that should be deleted remains: %s", error)
-            self._removals.finished(self)
+            self._deletes.finished(self)
 
     def _continue(self) -> None:
-        if not self._removals.is_under_way(self):  # the session ended during the pause
+        if not self._deletes.is_under_way(self):  # the session ended during the pause
             return
         if self._newest_zxid is None:
             self._delete()
@@ -208,9 +210,9 @@ class Removal:
         try:
             self._synced = ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
         except SessionError:
-            self._removals.finished(self)
+            self._deletes.finished(self)
         else:
-            self._removals.send(self, Call(ExistsRequest(self._path, False), self))
+            self._deletes.send(self, Call(ExistsRequest(self._path, False), self))
 
     def _refusal_of_sync(self) -> BaseException | None:
         """Return why the sync ahead of a look was refused: then what the look has shown may be out of date."""
@@ -218,7 +220,7 @@ class Removal:
 
     def _delete(self) -> None:
         self._synced = None
-        self._removals.send(self, Call(DeleteRequest(self._path, -1), self))
+        self._deletes.send(self, Call(DeleteRequest(self._path, -1), self))
 
 
 def is_transient(answer: object) -> bool:
