@@ -15,6 +15,8 @@ from _pytest.capture import CaptureManager
 
 # The tests in this folder share an ensemble, which takes long to start: one process runs them all, and begins early.
 TOGETHER: Final = Path(__file__).parent.parent / "ensembles"
+# The tests in this file are many and long: each test function is a turn.
+APART: Final = Path(__file__).parent.parent / "recipes" / "test_every_recipe.py"
 # A turn is this many bytes in a pipe.  A process reads them at once, so no other process gets a part of them.
 SIZE: Final = 2
 
@@ -114,7 +116,10 @@ def _groups(items: list[pytest.Item]) -> list[list[pytest.Item]]:
     """
     groups: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        groups.setdefault(TOGETHER if TOGETHER in item.path.parents else item.path, []).append(item)
+        path = TOGETHER if TOGETHER in item.path.parents else item.path
+        groups.setdefault(path / item.name.partition("[")[0] if path == APART else path, []).append(item)
     slow = {path for path, tests in groups.items() if any(test.get_closest_marker("slow") for test in tests)}
-    order = sorted(groups, key=lambda path: (path != TOGETHER, path not in slow, -path.stat().st_size, path))
+    order = sorted(
+        groups, key=lambda path: (path != TOGETHER, path not in slow, -groups[path][0].path.stat().st_size, path)
+    )
     return [groups[path] for path in order]
