@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 
@@ -41,3 +42,20 @@ def test_lines_can_be_read_without_scrolling(page: Path) -> None:
     """Tables and lines that hold a link may be longer."""
     lines = page.read_text(encoding="utf-8").splitlines()
     assert [line for line in lines if len(line) > 120 and not line.startswith("|") and "](" not in line] == []
+
+
+# The changelog names what there was, too.
+@pytest.mark.parametrize(
+    "page", sorted({*PAGES} - {ROOT / "CHANGELOG.md"}), ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_files_and_names_that_a_page_mentions_exist(page: Path) -> None:
+    """A file is named from the top, or below the folder that the page is about; a name as a user imports it."""
+    places = [ROOT, *(ROOT / folder for folder in ("zkwire", "tests", "tests/simulation"))]
+    files = re.findall(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|md|toml))`", _text(page))
+    missing = [file for file in files if not any((place / file).exists() for place in places)]
+    for name in re.findall(r"`((?:zkwire|recipes)(?:\.\w+)+)", _text(page)):
+        try:
+            pkgutil.resolve_name(name)
+        except (AttributeError, ImportError):
+            missing.append(name)
+    assert missing == []
