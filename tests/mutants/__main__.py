@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutants import sample
-from tests.mutants.mutant import Mutant, areas, mutants
+from tests.mutants.mutant import EQUIVALENT, Mutant, areas, mutants
 from tests.mutants.trial import (
     SIDE_BY_SIDE,
     TESTS_FAILED,
@@ -52,7 +52,11 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--lines", type=Path, metavar="FOLDER", help="keeps what each test executes, for another sample of this code"
     )
+    parser.add_argument("--prune", action="store_true", help="remove judgements of changes that no longer exist")
     given = parser.parse_args(arguments)
+    if given.prune:
+        print(f"{sample.prune()} judgements are removed from {EQUIVALENT.name}")
+        return 0
     if given.sample is not None:
         return sample.main(given.sample, given.seed, given.modules, given.lines, quick_only=given.quick)
     return _try_areas(given.areas)

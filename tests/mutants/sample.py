@@ -2,14 +2,15 @@
 
 The files of deliberate faults bring back what once went wrong; a sample shows where the tests look away.  A change
 that no test notices is judged by a person: either it has no effect that a user could see, and is then written down in
-`equivalent.toml`, so that no later sample shows it again, or a test is missing.
+`equivalent.toml`, so that no later sample shows it again, or a test is missing.  `--prune` removes the judgements that
+no longer fit the product.
 """
 
 import random
 import tempfile
 import time
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -23,6 +24,7 @@ from tests.mutants.trial import copy_of_the_tree, run_pytest
 CORE: Final = ("recipes", "zkwire/wire", "zkwire/session", "zkwire/client")
 # More than there are processors, because tests wait: for servers, and for time to pass.
 SIDE_BY_SIDE: Final = 8
+_ENTRY: Final = "[[equivalent]]\n"
 _NOTING: Final = ("-p", "tests.mutants.touched", "--note-lines")
 
 
@@ -54,7 +56,26 @@ def equivalents() -> set[tuple[str, str, str, str, str]]:
     if not EQUIVALENT.is_file():
         return set()
     entries = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("equivalent", [])
-    return {tuple(entry[name] for name in ("file", "scope", "statement", "before", "after")) for entry in entries}
+    return {_key(entry) for entry in entries}
+
+
+def _key(entry: Mapping[str, str]) -> tuple[str, str, str, str, str]:
+    return entry["file"], entry["scope"], entry["statement"], entry["before"], entry["after"]
+
+
+def prune() -> int:
+    """Remove the judgements of changes that the product no longer has, and print them; return how many there were."""
+    there = {
+        change.key for file in core_files([]) for change in changes(file, (ROOT / file).read_text(encoding="utf-8"))
+    }
+    head, *entries = EQUIVALENT.read_text(encoding="utf-8").split(_ENTRY)
+    kept, gone = [], []
+    for entry in entries:
+        (parsed,) = tomllib.loads(_ENTRY + entry)["equivalent"]
+        (kept if _key(parsed) in there else gone).append(entry)
+    EQUIVALENT.write_text(_ENTRY.join([head, *kept]).rstrip() + "\n", encoding="utf-8")
+    print("".join(gone))
+    return len(gone)
 
 
 def drawn(count: int, seed: int, modules: Sequence[str]) -> list[Change]:
