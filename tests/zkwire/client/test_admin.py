@@ -1,4 +1,4 @@
-"""The administrative verbs with a scripted server, and what `reconfig` makes of its arguments; with real ones they are tested for conformance and on ensembles."""
+"""The administrative verbs with a scripted server, and the arguments of `reconfig`."""
 
 import re
 import struct
@@ -103,6 +103,7 @@ def test_the_members_of_a_configuration_can_be_passed_to_reconfig() -> None:
     assert Configuration((request.members or "").replace(",", "\n").encode(), ZERO).members == {1: ONE, 12: TWO}
 
 
+VERSION = "from_config must be the version of a configuration, or -1 for any, not"
 EITHER = "reconfig takes either `members`, or `joining` and `leaving`, but not both"
 LIST = "must be a str or a list of"
 
@@ -133,12 +134,12 @@ LIST = "must be a str or a list of"
         (
             {"leaving": 1, "from_config": -2},
             ValueError,
-            "from_config must be the version of a configuration, or -1 for any, not -2",
+            f"{VERSION} -2",
         ),
         (
             {"leaving": 1, "from_config": 2**63},
             ValueError,
-            f"from_config must be the version of a configuration, or -1 for any, not {2**63}",
+            f"{VERSION} {2**63}",
         ),
         ({"leaving": 1, "from_config": True}, TypeError, "from_config must be an int, not True"),
     ],
