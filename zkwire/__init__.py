@@ -6,8 +6,7 @@
 Distributed locks, elections, queues and the like are in the package `recipes`.
 """
 
-from zkwire.client.admin import ClientInfo, Configuration
-from zkwire.client.arguments import digest_acl
+from zkwire.client.admin import ClientInfo, Configuration, digest_acl
 from zkwire.client.client import Client
 from zkwire.client.connect import connect
 from zkwire.client.event_stream import EventStream, Resync

@@ -422,7 +422,7 @@ async def test_misuse_of_a_stream_is_refused(server: Server, path: str) -> None:
                 await events.__aenter__()
             task = asyncio.ensure_future(anext(events))
             await turns()
-            with pytest.raises(RuntimeError, match="waits for these events"):
+            with pytest.raises(RuntimeError, match="waits for the next event of"):
                 await anext(events)
             await cancelled(task)
         with pytest.raises(RuntimeError, match="entered already"):

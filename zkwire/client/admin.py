@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from zkwire import paths
-from zkwire.client.arguments import checked_acl, checked_version
-from zkwire.client.requester import Requester
+from zkwire.client.requester import Verbs, checked_acl, checked_version
 from zkwire.client.watch import Watch, WatchSet
+from zkwire.session.credentials import scrub_traceback
 from zkwire.session.hosts import CONFIG
-from zkwire.wire.records import ACL, Stat
+from zkwire.wire.records import ACL, Perms, Stat
 from zkwire.wire.requests import (
     GetACLRequest,
     GetAllChildrenNumberRequest,
@@ -61,10 +63,8 @@ class Configuration(NamedTuple):
         return [line.strip() for line in self.data.decode("utf-8", "replace").splitlines()]
 
 
-class Administration:
+class Administration(Verbs):
     """The administrative verbs of a Client."""
-
-    _requester: Requester
 
     async def get_acl(self, path: str) -> tuple[list[ACL], Stat]:
         """Return the node's ACL and Stat (request: getACL).
@@ -81,7 +81,7 @@ class Administration:
             NoNodeError: If there is no such node.
             NoAuthError: If the ACL grants neither READ nor ADMIN.
         """
-        reply = await self._requester.ask(GetACLRequest(self._requester.server_path(path)))
+        reply = await self._ask(GetACLRequest(self._server_path(path)))
         return list(reply.acl), reply.stat
 
     async def set_acl(self, path: str, acl: Sequence[ACL], version: int = -1) -> Stat:
@@ -103,8 +103,8 @@ class Administration:
             BadVersionError: If the ACL has another version.
             InvalidACLError: If the server cannot check the new ACL.
         """
-        server_path = self._requester.server_path(path)
-        return (await self._requester.ask(SetACLRequest(server_path, checked_acl(acl), checked_version(version)))).stat
+        server_path = self._server_path(path)
+        return (await self._ask(SetACLRequest(server_path, checked_acl(acl), checked_version(version)))).stat
 
     async def whoami(self) -> list[ClientInfo]:
         """Return the identities by which ACLs know this session, in no order (request: whoAmI, ZooKeeper 3.7).
@@ -115,7 +115,7 @@ class Administration:
         Raises:
             UnimplementedError: If the server is older.
         """
-        reply = await self._requester.ask(WhoAmIRequest())
+        reply = await self._ask(WhoAmIRequest())
         return [ClientInfo(each.scheme, each.user or "") for each in reply.identities]
 
     async def get_ephemerals(self, prefix: str = "/") -> list[str]:
@@ -133,7 +133,7 @@ class Administration:
         paths.validate(prefix, sequential=True)
         chroot = self._requester.chroot
         server_prefix = chroot + prefix if prefix != "/" else chroot or "/"
-        found = (await self._requester.ask(GetEphemeralsRequest(server_prefix))).ephemerals
+        found = (await self._ask(GetEphemeralsRequest(server_prefix))).ephemerals
         # The server does not know about chroots, and compares text: for the chroot /app it returns /app2/x as well.
         return [paths.strip_chroot(chroot, path) for path in found if f"{path}/".startswith(f"{chroot}/")]
 
@@ -152,7 +152,7 @@ class Administration:
             NoNodeError: If there is no such node.
             UnimplementedError: If the server is older.
         """
-        return (await self._requester.ask(GetAllChildrenNumberRequest(self._requester.server_path(path)))).number
+        return (await self._ask(GetAllChildrenNumberRequest(self._server_path(path)))).number
 
     async def get_config(self) -> Configuration:
         """Return the ensemble's configuration and the Stat of its node (request: getData of /zookeeper/config).
@@ -166,7 +166,7 @@ class Administration:
         Raises:
             NoNodeError: If the server is older than ZooKeeper 3.5.
         """
-        reply = await self._requester.ask(GetDataRequest(CONFIG, False))
+        reply = await self._ask(GetDataRequest(CONFIG, False))
         return Configuration(reply.data or b"", reply.stat)
 
     async def get_config_and_watch(self, *, into: WatchSet | None = None) -> tuple[Configuration, Watch]:
@@ -220,8 +220,40 @@ class Administration:
         Cancellation:
             The change may have happened.
         """
-        reply = await self._requester.ask(reconfiguration(joining, leaving, members, from_config))
+        reply = await self._ask(reconfiguration(joining, leaving, members, from_config))
         return Configuration(reply.data or b"", reply.stat)
+
+
+@scrub_traceback
+def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
+    """Return the ACL entry that allows `perms` to every client that authenticates as `user` with `password`.
+
+    Only a hash of both leaves this process: base64(sha1("user:password")).
+
+    Args:
+        user: The name, without a ":".  Do not use characters above U+FFFF: servers store them in a form that they
+            cannot read back, and refuse the user after a restart.
+        password: The password.
+        perms: What is allowed, see Perms.
+
+    Returns:
+        The entry.
+
+    Raises:
+        ValueError: If `user` contains ":", because the server takes everything after it for the password.
+        TypeError: If an argument is not a str.
+    """
+    # Without the values in the errors: they may be the password, or the hash of one.
+    if not isinstance(user, str) or not isinstance(password, str):
+        raise TypeError(f"user and password must be str, not {type(user).__name__} and {type(password).__name__}")
+    if ":" in user:
+        raise ValueError("the user's name must not contain ':'")
+    try:
+        secret = f"{user}:{password}".encode()
+    except UnicodeEncodeError:
+        raise ValueError("user and password must have a UTF-8 form: one of them contains half a character") from None
+    digest = base64.b64encode(hashlib.sha1(secret, usedforsecurity=False).digest()).decode()
+    return ACL(perms, "digest", f"{user}:{digest}")
 
 
 def reconfiguration(

@@ -1,7 +1,7 @@
 """The client: one method for each of ZooKeeper's verbs.
 
-This module checks arguments, translates paths below the chroot, and gives results their form.  It does not know how a
-request travels or what a reconnect does: that is the session's job.
+Its classes check arguments, translate paths below the chroot, and give results their form.  They do not know how a
+request travels or what a reconnect does: that is the session's job.  This module has what writes, and what locks need.
 """
 
 from __future__ import annotations
@@ -9,222 +9,65 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar, overload
 
 from zkwire import paths
 from zkwire.client.admin import Administration
-from zkwire.client.arguments import Data, checked_data, checked_version, creation
-from zkwire.client.batches import Batches
-from zkwire.client.delete_tree import delete_tree
-from zkwire.client.event_stream import BACKLOG, EventStream
-from zkwire.client.in_words import in_words
-from zkwire.client.node_streams import ChildrenStream, DataStream
-from zkwire.client.operations import Node, new_node
-from zkwire.client.requester import Requester
+from zkwire.client.operations import Create, Data, Operation
+from zkwire.client.reading import Reading
+from zkwire.client.requester import checked_data, checked_version, creation
 from zkwire.client.session_view import SessionView
 from zkwire.client.transaction import Transaction
-from zkwire.client.watch import Watch, WatchSet
-from zkwire.errors import NoNodeError, SessionExpiredError
-from zkwire.session import credentials, hosts
+from zkwire.client.trees import Trees
+from zkwire.errors import ConnectionLostError, NoNodeError, ZooKeeperError
+from zkwire.session import keepalive
 from zkwire.session.guaranteed_delete import GuaranteedDelete
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
-from zkwire.wire.jute import Record
-from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.records import ACL, OPEN_ACL, Stat
-from zkwire.wire.requests import (
-    DeleteRequest,
-    ExistsRequest,
-    GetChildren2Request,
-    GetChildrenRequest,
-    GetDataRequest,
-    PingRequest,
-    Request,
-    SetDataRequest,
-    SyncRequest,
-)
-from zkwire.wire.watch_table import WatchKind
+from zkwire.wire.requests import DeleteRequest, Request, SetDataRequest
 
-_ANY_VERSION: Final = -1
-
-R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
-class Client(SessionView, Administration, Batches):
+class Client(Reading, Trees, SessionView, Administration):
     """A ZooKeeper client; `zkwire.connect` makes it.
 
     Every verb is one request unless its docstring says otherwise.  Requests are sent in the order of the calls and
     answered in that order.  Verbs may be pipelined with asyncio.gather or tasks: those started in one turn of the event
-    loop leave in one write.
+    loop leave in one write.  While no server is connected, verbs wait for the next one: bound them with
+    asyncio.timeout.
 
-    Raises, every verb: a subclass of ServerError when the server refuses; ConnectionLostError when the answer to a
-    write is lost (reads are repeated on the next connection); SessionExpiredError and SessionClosedError when the
-    session is over; ValueError or TypeError for bad arguments, before anything is sent.  While no server is connected,
-    verbs wait for the next one: bound them with asyncio.timeout.  RuntimeError in another event loop or thread
-    than the one that has connected the client.
+    Attributes:
+        on_uncertain: Takes callbacks for the moment from which the session may have expired, see OnUncertain.
+        on_closed: Takes callbacks for the end of the session, after which no other follows, see OnClosed.
 
-    Cancellation, every verb: a request that was not yet written is not sent; an ephemeral node that a cancelled create
-    has made is removed.  A cancelled write of another kind may have happened.
+    Raises:
+        ServerError: From every verb, if the server refuses; the subclass says why.
+        ConnectionLostError: From every verb, if the answer to a write is lost; reads are repeated on the next
+            connection.
+        SessionExpiredError: From every verb, if the session is over.
+        SessionClosedError: From every verb, if the client was closed.
+        ValueError: From every verb, if an argument is bad, before anything is sent.
+        TypeError: From every verb, if an argument is bad, before anything is sent.
+        RuntimeError: From every verb, in another event loop or thread than the one that has connected the client.
 
-    Attributes: `on_uncertain` takes callbacks for the moment from which the session may have expired, see OnUncertain;
-    `on_closed` takes callbacks for the end of the session, after which no other follows, see OnClosed.
+    Cancellation:
+        A request that was not yet written is not sent; an ephemeral node that a cancelled create has made is removed.
+        A cancelled write of another kind may have happened.
     """
 
     def __init__(self, session: Session, chroot: str, rng: random.Random, identity_count: int = 0) -> None:
-        self._session = session
+        super().__init__(session, chroot, rng)
         self._identity_count = identity_count
-        self._loop = asyncio.get_running_loop()
         self.on_uncertain = session.lifetime.on_uncertain
         self.on_closed = session.on_closed
-        self._requester = Requester(session, chroot, rng)
-        self._ask = self._requester.ask
-        self._server_path = self._requester.server_path
 
-    __repr__ = in_words
-
-    # -- the client ------------------------------------------------------------------------------------------------
-
-    @property
-    def identity_count(self) -> int:
-        """How many identities this client shows to the servers: those of `auth`, `add_auth` and `sasl`, one for TLS.
-
-        0: an ACL with the scheme "auth", such as CREATOR_ALL_ACL, is refused.  With TLS alone the server may refuse it
-        as well: whether a certificate is shown, and gives an identity, is known there only.
-        """
-        return self._identity_count
-
-    @property
-    def chroot(self) -> str:
-        """The path below which all paths of this client are, "" for none."""
-        return self._requester.chroot
-
-    def unique_id(self) -> str:
-        """Return a new UUID, made with this client's own source of randomness (`rng` of `connect`)."""
-        return self._requester.unique_id()
-
-    async def ping(self) -> float:
-        """Return how many seconds a ping took (request: ping).  The client sends its own pings to keep the session."""
-        loop = asyncio.get_running_loop()
-        start = loop.time()
-        await self._ask(PingRequest())
-        return loop.time() - start
-
-    # -- identity and servers ---------------------------------------------------------------------------------------
-
-    async def add_auth(self, scheme: str, data: bytes) -> None:
-        """Add an identity to this client, on this connection and on every later one (request: auth).
-
-        The client remembers the identity and sends it first on each new connection.
-        Arguments: `scheme` and `data` as the server's plug-ins want them: "digest" takes b"user:password", and
-        accepts every one.  It crosses the network as it is: without TLS everyone between can read the password.
-        Raises: AuthFailedError when the server refuses it, and then the whole session is over: the state is
-        AUTH_FAILED, all waiting requests fail with the same error, and the ephemeral nodes stay until the session has
-        expired.  The same happens when a later server refuses it.  TypeError, ValueError.
-        Cancellation: an identity that was not yet written is forgotten; one that was written stays remembered.
-        Order: requests sent after it, awaited or not, have the identity.  While there is no connection it is put ahead
-        of all waiting requests.
-        """
-        check_loop(self._loop)
-        limit = self._session.requests.request_limit
-        try:
-            identity = credentials.checked(scheme, data, request_limit=limit)
-        finally:
-            del scheme, data  # a traceback with local variables must not show them
-        self._identity_count += 1
-        await self._session.add_auth(identity)
-
-    def set_hosts(self, connect_string: str) -> None:
-        """Replace the list of servers: "host[:port],..."; the client moves to another server at once if necessary.
-
-        The client leaves a server that is no longer listed.  With some probability it also leaves one that is listed,
-        so that many clients that get the same list spread evenly over the servers, and as few of them move as possible.
-        A move is a reconnect: the session lives on, requests under way are answered first, waiting ones are sent to the
-        new server.  Host names are compared as they are written.
-        Arguments: `connect_string`, as for `connect`; its chroot, if there is one, must be this client's.
-        Raises: TypeError, ValueError.
-        """
-        addresses, chroot = hosts.parse(connect_string)
-        if chroot and chroot != self.chroot:
-            raise ValueError(f"the chroot of {connect_string!r} is not the one of this client, {self.chroot!r}")
-        check_loop(self._loop)
-        self._session.set_hosts(addresses)
-
-    # -- reading ----------------------------------------------------------------------------------------------------
-
-    async def exists(self, path: str) -> Stat | None:
-        """Return the node's Stat, or None if there is no such node (request: exists)."""
-        try:
-            return (await self._ask(ExistsRequest(self._server_path(path), False))).stat
-        except NoNodeError:
-            return None
-
-    async def exists_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[Stat | None, Watch]:
-        """Return the node's Stat (None if absent) and a watch for its creation, its deletion or a change of its data.
-
-        Arguments: `into`, a WatchSet to which the watch is added.
-        """
-        watch = self._requester.watch(path, into)
-        try:
-            reply = await self._ask(ExistsRequest(self._server_path(path), True), watch.watcher, WatchKind.EXIST)
-        except NoNodeError:  # unlike the other reads, exists sets its watch on an absent node as well
-            return None, watch
-        except BaseException:
-            watch.cancel()
-            raise
-        return reply.stat, watch
-
-    async def get(self, path: str) -> Node:
-        """Return the node's data and Stat (request: getData).  Raises: NoNodeError."""
-        reply = await self._ask(GetDataRequest(self._server_path(path), False))
-        return new_node((reply.data or b"", reply.stat))
-
-    async def get_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[Node, Watch]:
-        """Return the node's data and Stat, and a watch for a change of its data or its deletion.
-
-        Arguments: `into`, a WatchSet to which the watch is added.
-        Raises: NoNodeError, and then no watch is left on client or server.
-        """
-        request = GetDataRequest(self._server_path(path), True)
-        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.DATA)
-        return new_node((reply.data or b"", reply.stat)), watch
-
-    async def get_children(self, path: str) -> list[str]:
-        """Return the names of the children, in no order (request: getChildren).  Raises: NoNodeError."""
-        return (await self._ask(GetChildrenRequest(self._server_path(path), False))).children
-
-    async def get_children_and_stat(self, path: str) -> tuple[list[str], Stat]:
-        """Return the names of the children, in no order, and the Stat of the node itself (request: getChildren2).
-
-        Raises: NoNodeError.
-        """
-        reply = await self._ask(GetChildren2Request(self._server_path(path), False))
-        return reply.children, reply.stat
-
-    async def get_children_and_watch(self, path: str, *, into: WatchSet | None = None) -> tuple[list[str], Watch]:
-        """Return the names of the children, in no order, and a watch for the creation or deletion of a child, or the
-        deletion of the node itself.
-
-        Arguments: `into`, a WatchSet to which the watch is added.
-        Raises: NoNodeError, and then no watch is left on client or server.
-        """
-        request = GetChildrenRequest(self._server_path(path), True)
-        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.CHILD)
-        return reply.children, watch
-
-    async def get_children_stat_and_watch(
-        self, path: str, *, into: WatchSet | None = None
-    ) -> tuple[list[str], Stat, Watch]:
-        """Return what `get_children_and_stat` returns, and the watch of `get_children_and_watch`, in one request."""
-        request = GetChildren2Request(self._server_path(path), True)
-        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.CHILD)
-        return reply.children, reply.stat, watch
-
-    async def sync(self, path: str) -> None:
-        """Make the connected server catch up with everything that the leader has committed (request: sync).
-
-        A read that is sent after it sees the result, and need not wait for the answer of the sync.
-        """
-        await self._ask(SyncRequest(self._server_path(path)))
+    def __repr__(self) -> str:
+        # What a person with a debugger wants to know, and no secrets.
+        session = f"session {self.session_id % 2**64:#x} of {self.session_timeout:g} s"
+        certain = f"certain for {self.certain_for(self.session_id):.1f} s"
+        return f"<Client {self.state.name} {self.server}{self.chroot}, {session}, {certain}>"
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -245,6 +88,7 @@ class Client(SessionView, Administration, Batches):
         """Create a node and return its path, which ends in the number that the server appends to a sequential node.
 
         Args:
+            path: The node.
             data: The node's data; None is null, and is read as b"".
             ephemeral: The server deletes the node when this session ends.
             sequential: The server appends a number of ten digits, which only grows below one parent.
@@ -259,6 +103,9 @@ class Client(SessionView, Administration, Batches):
             recover: When the answer is lost with the connection, find out on the next connection whether the node was
                 created.  If it was, return as usual; other creates of this client that wait for the same node raise.
                 For ephemeral nodes, and for nodes with a unique id in the name.
+
+        Returns:
+            The path.
 
         Raises:
             NodeExistsError: If there is a node at the path.
@@ -281,20 +128,9 @@ class Client(SessionView, Administration, Batches):
             in place of create, and after a lost answer sync, exists or getChildren; creates below one parent whose
             answers are lost together share one getChildren.
         """
-        request: Request[Any] = creation(
-            self.chroot,
-            path,
-            data,
-            ephemeral=ephemeral,
-            sequential=sequential,
-            container=container,
-            ttl=ttl,
-            acl=acl,
-            recover=recover,
-            protection=self._requester.protection() if protected else "",
-        )
-        reply = await self._requester.create(request, make_parents=make_parents, protected=protected, acl=acl)
-        return paths.strip_chroot(self.chroot, reply.path)
+        create = Create(path, data, ephemeral, sequential, container, ttl, acl, protected, recover)
+        reply = await self._create(create, make_parents)
+        return paths.strip_chroot(self._requester.chroot, reply.path)
 
     async def create_and_stat(
         self,
@@ -312,135 +148,240 @@ class Client(SessionView, Administration, Batches):
     ) -> tuple[str, Stat]:
         """Create a node and return its path and Stat, in one round trip; otherwise as `create`.
 
+        Returns:
+            The path and the Stat.
+
         Requests:
             create2 (ZooKeeper 3.5.0) in place of create.
         """
-        request: Request[Any] = creation(
-            self.chroot,
-            path,
-            data,
-            ephemeral=ephemeral,
-            sequential=sequential,
-            container=container,
-            ttl=ttl,
-            acl=acl,
-            with_stat=True,
-            recover=recover,
-            protection=self._requester.protection() if protected else "",
-        )
-        reply = await self._requester.create(request, make_parents=make_parents, protected=protected, acl=acl)
-        return paths.strip_chroot(self.chroot, reply.path), reply.stat
+        create = Create(path, data, ephemeral, sequential, container, ttl, acl, protected, recover)
+        reply = await self._create(create, make_parents, with_stat=True)
+        return paths.strip_chroot(self._requester.chroot, reply.path), reply.stat
 
-    async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
-        """Create the node and every missing node above it, the chroot included; nodes that exist stay as they are.
+    async def _create(self, create: Create, make_parents: bool, *, with_stat: bool = False) -> Any:
+        protection = self._requester.protection() if create.protected else ""
+        request: Request[Any] = creation(self._requester.chroot, create, with_stat=with_stat, protection=protection)
+        while True:
+            try:
+                return await self._ask(request)
+            except NoNodeError:
+                if not make_parents:
+                    raise
+                make_parents = False
+            except ConnectionLostError as lost:
+                if lost.maybe_applied or not create.protected:
+                    raise
+                continue
+            await self._ensure(paths.split(request.subject or "")[0], acl=create.acl)
 
-        Arguments: `container`, whether the node itself, if missing, becomes a container; those above are persistent.
-        Order: all creates leave together, so that a request sent after them finds the path.
-        Cancellation: the nodes that it has created stay.
-        """
-        await self._requester.ensure(self._server_path(path), container=container, acl=acl)
+    async def set(self, path: str, data: Data, version: int = -1) -> Stat:
+        """Replace the node's data and return the new Stat (request: setData).
 
-    async def set(self, path: str, data: Data, version: int = _ANY_VERSION) -> Stat:
-        """Replace the node's data if its version is `version` (-1: any) and return the new Stat (request: setData).
+        Args:
+            path: The node.
+            data: The new data; None is null, and is read as b"".
+            version: The version that the node must have, -1 for any.
 
-        Raises: NoNodeError, BadVersionError.
+        Returns:
+            The Stat after the change.
+
+        Raises:
+            NoNodeError: If there is no such node.
+            BadVersionError: If the node has another version.
         """
         request = SetDataRequest(self._server_path(path), checked_data(data), checked_version(version))
         return (await self._ask(request)).stat
 
-    async def delete(self, path: str, version: int = _ANY_VERSION) -> None:
-        """Delete the node if its version is `version` (-1: any) (request: delete).
+    async def delete(self, path: str, version: int = -1) -> None:
+        """Delete the node (request: delete).
 
-        Raises: NoNodeError, BadVersionError, NotEmptyError.
+        Args:
+            path: The node.
+            version: The version that the node must have, -1 for any.
+
+        Raises:
+            NoNodeError: If there is no such node.
+            BadVersionError: If the node has another version.
+            NotEmptyError: If the node has children.
         """
         await self._ask(DeleteRequest(self._server_path(path), checked_version(version)))
-
-    async def delete_tree(self, path: str) -> None:
-        """Delete the node and all nodes below it (requests: getChildren, multi, delete).
-
-        It is no transaction: other clients may see a part of the tree gone.  It copes with clients that create and
-        delete nodes in the tree meanwhile, unless they create without end.  A new node that another client creates at
-        the path after the deletion is left alone.
-        Raises: NoNodeError if there is no node at the beginning; NotEmptyError when nodes are created faster than they
-        are deleted; NoAuthError, when a part of the tree may be deleted already; ZooKeeperError for a tree of more than
-        about four million nodes, of which nothing is deleted; ValueError for the root and /zookeeper, which no server
-        deletes.
-        Cancellation: the nodes that are not yet deleted stay.
-        """
-        await delete_tree(self._requester, path)
 
     def discard(self, path: str, *, newest_zxid: int | None = None) -> asyncio.Future[None]:
         """Delete the node, with new attempts over lost connections, until it is known to be gone or the session ends.
 
-        The first request is sent at once, in the order of the calls.  Returns a future that is done at that end, or
-        after one or two seconds while no server answers; the attempts go on.  It need not be awaited, and never fails:
-        a node that cannot be deleted is logged.
-        Arguments: `newest_zxid`, the latest transaction that can have created the node; give it for a path at which
-        another client may create a node: when the answer to a delete is lost, a newer node is left alone.
+        The first request is sent at once, in the order of the calls.
+
+        Args:
+            path: The node.
+            newest_zxid: The latest transaction that can have created the node.  Give it for a path at which another
+                client may create a node: when the answer to a delete is lost, a newer node is left alone.
+
+        Returns:
+            A future that is done when the node is gone, or after one or two seconds while no server answers; the
+            attempts go on.  It need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
         return self.guaranteed_delete(path, newest_zxid=newest_zxid).start()
 
     def guaranteed_delete(self, path: str, *, newest_zxid: int | None = None) -> GuaranteedDelete:
-        """Prepare a `discard` and return it: its `start()` then costs no more than the write."""
-        check_loop(self._loop)
+        """Prepare a `discard` and return it: its `start()` then costs no more than the write.
+
+        Args:
+            path: The node.
+            newest_zxid: As for `discard`.
+
+        Returns:
+            The prepared deletion.
+        """
+        if asyncio._get_running_loop() is not self._loop:
+            check_loop(self._loop)
         return self._session.requests.cleanup.deletes.prepare(self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
-        """Return a new transaction; `async with zk.transaction() as tx` commits at the end (request: multi).
+        """Return a new transaction; ``async with zk.transaction() as tx`` commits at the end (request: multi).
 
-        Arguments: `session_id`, the only session in which it may be carried out: when that session is over, the commit
-        raises SessionExpiredError and nothing has happened, even if another session has followed.
+        Args:
+            session_id: The only session in which it may be carried out: when that session is over, the commit raises
+                SessionExpiredError and nothing has happened, even if another session has followed.
+
+        Returns:
+            The transaction.
         """
+        return Transaction(self._requester, session_id)
 
-        async def commit(request: MultiRequest) -> MultiReply:
-            if session_id is not None and self.session_id != session_id:
-                raise SessionExpiredError(f"the session {session_id % 2**64:#x} of this transaction is over")
-            return await self._ask(request)
+    @overload
+    async def pipeline(self, operations: Sequence[Operation[T]]) -> list[T | ZooKeeperError]: ...
 
-        return Transaction(commit, self.chroot, self._requester.refusal, self._loop)
+    @overload
+    async def pipeline(self, operations: Sequence[Operation[Any]]) -> list[Any]: ...
 
-    # -- streams ----------------------------------------------------------------------------------------------------
+    async def pipeline(self, operations: Sequence[Operation[Any]]) -> list[Any]:
+        """Send the operations in one write and return the list of their results, once all are answered.
 
-    def events(self, path: str, *, recursive: bool = False, backlog: int = BACKLOG) -> EventStream:
-        """Return a stream of the events of a node, or of the node and all nodes below it.
+        The server executes them in their order.  Unlike those of a transaction, each one succeeds or fails by itself,
+        and operations of other clients may come between.
 
-            async with zk.events("/a", recursive=True) as events:
-                async for event in events:
-                    if isinstance(event, zkwire.Resync): ...  # read the nodes again: events may be missing
+        Args:
+            operations: Create, GetData, GetChildren, GetChildrenAndStat and Sync operations.
 
-        The stream begins when the `async with` block is entered.  It gives a WatchEvent for each change, once.  It
-        gives a Resync after a reconnect, when events may be missing (the server keeps none for a client that is away),
-        and after the beginning of a new session, in which the stream goes on.  To learn of a lost connection at once,
-        iterate `states`.
-        Arguments: `path`, a node that need not exist; `recursive`, whether to watch all nodes below it too: then events
-        are CREATED, DELETED and CHANGED with the path of the node in question, otherwise all four types for `path`
-        alone; `backlog`, how many events may wait to be taken: when there are more, all of them are replaced by one
-        Resync.
-        Raises: ValueError and TypeError at once; UnimplementedError by servers before 3.6, when the block is entered;
-        from the iteration, SessionExpiredError (only with `renew=False`) and SessionClosedError when the session is
-        over, after the last event.
-        Cancellation: a cancelled wait for the next event loses none.  Leaving the block removes the watch from the
-        server, unless another watch of this client needs it, without waiting for the answer.
-        Order: of the changes; an event is delivered before any reply that shows its change.
-        Requests: addWatch, removeWatches.  Servers from 3.6 to 3.8 confuse watches of several kinds on one path
-        (ZOOKEEPER-4466): on these, do not set a one-shot watch (`get_and_watch` and the like) on the `path` of a
-        stream of events.
+        Returns:
+            One result for each operation, in their order: what its verb returns (a watch is only in its WatchSet), or
+            the ServerError or ConnectionLostError that its verb would raise.
+
+        Raises:
+            SessionError: If the session is over.
+
+        Cancellation:
+            For each operation, as for its verb.
         """
-        return EventStream(self._requester, path, recursive=recursive, backlog=backlog)
+        return await self._requester.pipeline(operations)
 
-    def data(self, path: str) -> DataStream:
-        """Return a stream of the node's data and Stat, now and after each change: `async for node in zk.data("/a")`.
+    # -- for locks --------------------------------------------------------------------------------------------------
 
-        It gives a Node, or None while the node is absent.  ValueStream says which changes are left out, how to leave
-        the stream, what it raises (NoAuthError too) and what cancellation does.
-        Requests: getData, exists on an absent node; one at a time, one for each change.
+    def unique_id(self) -> str:
+        """Return a new UUID, made with this client's own source of randomness (`rng` of `connect`).
+
+        Returns:
+            The UUID as text.
         """
-        return DataStream(self._requester, path)
+        return self._requester.unique_id()
 
-    def children(self, path: str) -> ChildrenStream:
-        """Return a stream of the names of the node's children, now and after each change.
+    @property
+    def identity_count(self) -> int:
+        """How many identities this client shows to the servers: those of `auth`, `add_auth` and `sasl`, one for TLS.
 
-        It gives list[str], in no order, or None while the node is absent; otherwise as `data`.
-        Requests: getChildren2, exists on an absent node; one at a time, one for each change.
+        0: an ACL with the scheme "auth", such as CREATOR_ALL_ACL, is refused.  With TLS alone the server may refuse it
+        as well: whether a certificate is shown, and gives an identity, is known there only.
         """
-        return ChildrenStream(self._requester, path)
+        return self._identity_count
+
+    @property
+    def session_id(self) -> int:
+        """The session's id, 0 while there is no session; print it as hexadecimal, as the server does."""
+        return self._session.key.id
+
+    @property
+    def certain_until(self) -> float:
+        """The time on the event loop's clock until which the session cannot expire; minus infinity once it has expired.
+
+        It comes from answers that passed through the ensemble's leader; see docs/waiting-line.md, "Certainty".
+        """
+        return self._session.lifetime.until
+
+    def need_certainty(self, *, later: bool = False) -> None:
+        """Have 0.4 of the session's timeout kept certain from now on, until `release_certainty` was called as often.
+
+        For recipes: a lock needs it for as long as it is held, and while it waits and may become the owner by an event
+        alone.  Meanwhile the client sends 6.7 syncs and writes in each session timeout.
+
+        Args:
+            later: Whether the lock only waits and is not the next one: then the session is kept so that it can be
+                certain later, which costs what an idle client costs.
+        """
+        self._session.keepalive.need(later=later)
+
+    def release_certainty(self, *, later: bool = False) -> None:
+        """Undo one `need_certainty`.
+
+        Args:
+            later: The same argument.
+        """
+        self._session.keepalive.release(later=later)
+
+    async def certify(self) -> None:
+        """Return once the session is certain to live for a tenth of its timeout, at once if it is.
+
+        Raises:
+            SessionError: If the session is over.
+            NotReadOnlyError: If the connected server has lost its quorum.
+            ValueError: If the session was resumed without its `least_timeout`.
+
+        Cancellation:
+            Harmless.
+
+        Requests:
+            None if it is certain; one or two in a session that was kept, see `locks` of zkwire.connect.  If it was not,
+            or was cut off for long, it takes until the leader has ended another session: about three ticks.
+        """
+        check_loop(self._loop)
+        await self._session.keepalive.certify()
+
+    def is_certain(self, session_id: int) -> bool:
+        """Return whether `session_id` is the present session, and certain for long enough to acquire a lock.
+
+        Args:
+            session_id: The session to ask about.
+
+        Returns:
+            Whether it is certain.
+        """
+        return self._session.lifetime.is_certain(session_id)
+
+    def is_cut_off(self) -> bool:
+        """Return whether `certify` has to wait until the leader has ended another session, or soon will.
+
+        A lock calls it before it makes its node, which would keep others waiting.
+
+        Returns:
+            Whether it has to wait.
+        """
+        certainty = self._session.lifetime.certainty
+        return certainty is not None and certainty.has_run_out(self._loop.time())
+
+    def certain_for(self, session_id: int) -> float:
+        """Return how many seconds from now the session cannot expire.
+
+        Args:
+            session_id: The session to ask about.
+
+        Returns:
+            The seconds, 0 if it is another session than the present one.
+        """
+        return self._session.lifetime.certain_for(session_id)
+
+    def machine_suspended(self) -> float:
+        """Return for how many seconds this machine was suspended so far; only the difference of two calls counts.
+
+        Returns:
+            The seconds.
+        """
+        return keepalive.suspended()

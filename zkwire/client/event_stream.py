@@ -67,7 +67,7 @@ class EventStream(Stream["WatchEvent | Resync"]):
     def close(self) -> None:
         """End the iteration and give up the watch, here and on the server, without waiting for the answer."""
         self._queue.clear()
-        self._requester.give_up(self._server_path, self)
+        self._requester.requests.give_up(self._server_path, self)
         super().close()
 
     async def _next(self) -> WatchEvent | Resync:
@@ -93,7 +93,7 @@ class EventStream(Stream["WatchEvent | Resync"]):
             await self._requester.ask(AddWatchRequest(self._server_path, mode), self, kind)
         except BaseException:
             self._is_set = False
-            self._requester.give_up(self._server_path, self)
+            self._requester.requests.give_up(self._server_path, self)
             raise
 
     async def _set_in_new_session(self) -> None:

@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
-from zkwire.client.arguments import Data
 from zkwire.client.watch import WatchSet
 from zkwire.wire.records import ACL, OPEN_ACL, Stat
+
+# The data of a node; None is null, which Java clients can store too, and is read as b"".
+Data: TypeAlias = bytes | bytearray | memoryview | None
+
+T = TypeVar("T")
 
 
 class Node(NamedTuple):
@@ -27,8 +31,20 @@ class Node(NamedTuple):
 new_node: Final[Callable[[tuple[bytes, Stat]], Node]] = partial(tuple.__new__, Node)
 
 
+class Operation(Generic[T]):
+    """The base of all operations; T is the type of the result."""
+
+    __slots__ = ()
+
+
+class Read(Operation[T]):
+    """The base of the operations that `get_many` takes."""
+
+    __slots__ = ()
+
+
 @dataclass(slots=True)
-class Create:
+class Create(Operation[tuple[str, Stat]]):
     """The operation `create_and_stat`; its result is the path and the Stat.
 
     A protected create that was not carried out is not sent again: its result is the ConnectionLostError.
@@ -46,7 +62,7 @@ class Create:
 
 
 @dataclass(slots=True)
-class GetData:
+class GetData(Read[Node]):
     """The operation `get`; its result is the Node.  With `into`, a WatchSet: `get_and_watch` into that set."""
 
     path: str
@@ -54,7 +70,7 @@ class GetData:
 
 
 @dataclass(slots=True)
-class GetChildren:
+class GetChildren(Read[list[str]]):
     """The operation `get_children`; its result is the names.  With `into`, a WatchSet: `get_children_and_watch`."""
 
     path: str
@@ -62,7 +78,7 @@ class GetChildren:
 
 
 @dataclass(slots=True)
-class GetChildrenAndStat:
+class GetChildrenAndStat(Operation[tuple[list[str], Stat]]):
     """The operation `get_children_and_stat`; its result is the names and the Stat.
 
     With `into`, a WatchSet: `get_children_stat_and_watch`.
@@ -73,10 +89,7 @@ class GetChildrenAndStat:
 
 
 @dataclass(slots=True)
-class Sync:
+class Sync(Operation[None]):
     """The operation `sync`; its result is None."""
 
     path: str
-
-
-Operation: TypeAlias = Create | GetData | GetChildren | GetChildrenAndStat | Sync

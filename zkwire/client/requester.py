@@ -1,56 +1,65 @@
-"""The layer between the verbs and the session: the chroot, cancellation, and several requests awaited together.
+"""The layer between the verbs and the session: checked arguments, the chroot, cancellation, several requests at once.
 
 Callers use paths below the chroot, the server uses full paths.  This module adds the chroot to every request and
-removes it from the path of every error.
+removes it from the path of every error.  A bad argument raises an error before anything is sent, and the message shows
+the value, except where it may be a secret.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
-from zkwire.client.arguments import creation, server_path
-from zkwire.client.operations import Create, GetChildren, GetChildrenAndStat, GetData, Operation, Sync, new_node
-from zkwire.client.watch import Watch, WatchSet
-from zkwire.errors import (
-    ConnectionLostError,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    ProtocolError,
-    ServerError,
-    SessionError,
-    ZooKeeperError,
+from zkwire.client.operations import (
+    Create,
+    Data,
+    GetChildren,
+    GetChildrenAndStat,
+    GetData,
+    Operation,
+    Sync,
+    new_node,
 )
+from zkwire.client.watch import Watch, WatchSet
+from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError
 from zkwire.session.observer import SessionState
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
 from zkwire.wire.connection import REQUEST_HEADER_SIZE
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import ErrorResult, MultiReadRequest, batched
-from zkwire.wire.records import ACL
+from zkwire.wire.records import ACL, OPEN_ACL
 from zkwire.wire.requests import (
-    ExistsRequest,
+    AnyCreate,
+    Create2Request,
+    CreateContainerRequest,
+    CreateFlags,
+    CreateRequest,
+    CreateTTLRequest,
     GetChildren2Request,
     GetChildrenRequest,
     GetDataRequest,
+    RecoveredCreate2Request,
+    RecoveredCreateContainerRequest,
+    RecoveredCreateTTLRequest,
     Request,
     SyncRequest,
+    TTLFlags,
 )
 from zkwire.wire.watch_table import Watcher, WatchKind
 
-_MOST_UNANSWERED: Final = 10_000  # requests of `ask_each`, to bound memory
 _FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
-
-_READS: Final = (GetData, GetChildren)
 _ERRORS_WITH_PATH: Final = (ServerError, ConnectionLostError, ProtocolError, RequestTooLargeError)
+
+# Tuples of entries that passed the check lately, by their ids.  Neither they nor their entries can change.
+_CHECKED: Final[dict[int, Sequence[ACL]]] = {id(OPEN_ACL): OPEN_ACL}
+_MOST_CHECKED: Final = 100
+
+_LONGEST_TTL: Final = 2**40 - 1  # milliseconds
 
 # The bits of a UUID that are random, and those that are fixed.  RFC 4122: version 4, variant 2.
 _RANDOM_BITS: Final = ~(0xF << 76 | 0x3 << 62)
@@ -62,38 +71,41 @@ R = TypeVar("R", bound=Record)
 class Requester:
     """A sender of one client's requests.
 
-    Arguments: `session`, which carries the requests; `chroot`, the path that is put before the caller's paths; `rng`,
-    for unique ids.
+    Args:
+        session: Carries the requests.
+        chroot: The path that is put before the caller's paths.
+        rng: For unique ids.
     """
 
     def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
         self._rng = rng
-        self._session = session
-        self._requests = session.requests
+        self.session = session
+        self.requests = session.requests
         self.chroot = chroot
         self.loop = session.requests.loop
         # Returns the server's path for the caller's path.  Raises: TypeError, ValueError.
         self.server_path: Callable[[str], str] = partial(server_path, chroot) if chroot else paths.validate
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
-        """Send `request` and return its reply.
+        """Send `request`, which may set `watch`, and return its reply.
 
-        Arguments: `watch` and `kind`, the watch that the request sets and its kind.
-        Raises: ServerError with the path as the caller wrote it; ConnectionLostError; SessionError.
-        Cancellation: a request that was not yet written is not sent; an ephemeral node that it has created is removed.
+        Raises ServerError with the path as the caller wrote it, ConnectionLostError and SessionError.
+
+        Cancellation:
+            A request that was not yet written is not sent; an ephemeral node that it has created is removed.
         """
         try:
-            future = self._requests.submit(request, watch, kind)
+            future = self.requests.submit(request, watch, kind)
         except RequestTooLargeError as error:
-            self._strip(error)
+            self.strip(error)
             raise
         try:
             return await future
         except asyncio.CancelledError:
-            self._requests.abandon(future, request)
+            self.requests.abandon(future, request)
             raise
         except _ERRORS_WITH_PATH as error:
-            self._strip(error)
+            self.strip(error)
             raise
         finally:
             # It has the error, whose traceback has this frame, which has it: a cycle, with all that the caller has.
@@ -104,105 +116,118 @@ class Requester:
     ) -> tuple[R, Watch]:
         """Send a read that sets a watch, and return its reply and the watch; if it is refused, no watch is left.
 
-        Arguments: `path`, the caller's path; `into`, a WatchSet for the watch; `kind`, the kind of the watch.
-        Raises and cancellation: as `ask`.
+        Args:
+            request: The read.
+            path: The caller's path.
+            into: A WatchSet for the watch.
+            kind: The kind of the watch.
         """
-        watch = Watch(self._requests, request.subject or "", path, into)
+        watch = Watch(self.requests, request.subject or "", path, into)
         try:
             return await self.ask(request, watch.watcher, kind), watch
         except BaseException:
             watch.cancel()
             raise
 
-    async def ask_all(self, requests: Sequence[Request[Any]]) -> list[Any]:
-        """Send all requests in one write and return, for each, its reply, or its ServerError or ConnectionLostError.
+    async def ask_all(self, asked: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
+        """Send requests, each with the watch that it sets, in one write, and return the list of what they got.
 
-        Raises: SessionError; ValueError when a request is too large, and then none is sent.
-        Cancellation: for each request, as for `ask`.
+        This is for each one its reply, or its ServerError or ConnectionLostError.  Raises SessionError, and ValueError
+        when a request is too large, and then none is sent.
+
+        Cancellation:
+            For each request, as for `ask`.
         """
-        return await self._send_all([(request, None, WatchKind.DATA) for request in requests])
-
-    async def ask_each(self, requests: Iterable[Request[Any]], take: Callable[[Request[Any], Any], None]) -> None:
-        """Send `requests`, and call `take` with each one and its reply, ServerError or ConnectionLostError, in order.
-
-        Unlike `ask_all` it keeps no replies, so that they may be many and large, and leaves no more than 10,000
-        unanswered.  If `take` raises an error, the requests that are left are abandoned.  Cancellation: as for `ask`.
-        """
-        pending: deque[tuple[asyncio.Future[Any], Request[Any]]] = deque()
-
-        async def take_first() -> None:
-            future, request = pending[0]
-            with contextlib.suppress(ServerError, ConnectionLostError):
-                await future
-            pending.popleft()
-            take(request, self._answer(future, None))
-
+        if not asked:
+            check_loop(self.loop)  # otherwise `submit` does it
+        futures: list[asyncio.Future[Any]] = []
         try:
-            for request in requests:
-                if len(pending) == _MOST_UNANSWERED:
-                    await take_first()
-                pending.append((self._requests.submit(request, None, WatchKind.DATA), request))
-            while pending:
-                await take_first()
+            for request, watch, kind in asked:
+                futures.append(self.requests.submit(request, watch, kind))
+            # Answers come in the order of the requests: once the last one is there, so are usually all others, and this
+            # task is woken once instead of once for each request.
+            for future in reversed(futures):
+                if not future.done():
+                    try:
+                        await future
+                    except (ServerError, ConnectionLostError):
+                        continue  # it is one of the answers
+            answers = []
+            for future, (_, watch, _) in zip(futures, asked, strict=True):
+                error = future.exception()
+                answers.append(future.result() if error is None else self.failure(error, watch))
+            return answers
         except BaseException as error:
-            self._strip(error)
-            for future, request in pending:
-                self._let_go(future, request)
+            self.strip(error)
+            for future, (request, _, _) in zip(futures, asked, strict=False):
+                self.let_go(future, request)
+            for _, watch, _ in asked:
+                if watch is not None:
+                    watch.cancel()
             raise
 
-    async def pipeline(self, operations: Sequence[Operation]) -> list[Any]:
+    async def pipeline(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Send all operations in one write and return their results; see Client.pipeline."""
-        answers = await self._send_all([self._request_of(operation) for operation in operations])
-        return [self._result_of(*each) for each in zip(operations, answers, strict=True)]
+        answers = await self.ask_all(list(map(self.request_of, operations)))
+        return list(map(self.result_of, operations, answers))
 
-    async def get_many(self, reads: Sequence[GetData | GetChildren]) -> list[Any]:
-        """Send all reads in one request, or in a few if they are too many, and return their results; see
-        Client.get_many.
-        """
-        requests: list[Request[Any]] = []
-        for read in reads:
-            if not isinstance(read, _READS):
-                raise TypeError(f"get_many takes GetData and GetChildren, not {read!r}")
-            if read.into is not None:
-                raise ValueError(f"{read.path}: get_many sets no watches; leave `into` out, or use pipeline")
-            requests.append(self._request_of(read)[0])
-        batches = batched(requests, self.body_limit)
-        answers: list[Any] = []
-        for batch, reply in zip(batches, await self.ask_all([MultiReadRequest(b) for b in batches]), strict=True):
-            if isinstance(reply, ZooKeeperError):
-                raise reply
-            if len(reply.results) != len(batch):
-                raise ProtocolError(f"{len(reply.results)} results for {len(batch)} reads")
-            for request, result in zip(batch, reply.results, strict=True):
-                failed = isinstance(result, ErrorResult)
-                answers.append(self.refusal(result.err, request) if failed else result)
-        return [self._result_of(*each) for each in zip(reads, answers, strict=True)]
+    def request_of(self, operation: Operation[Any]) -> tuple[Request[Any], Watch | None, WatchKind]:
+        """Return the request of an operation, and the watch that it sets."""
+        if isinstance(operation, Create):
+            protection = self.protection() if operation.protected else ""
+            return creation(self.chroot, operation, with_stat=True, protection=protection), None, WatchKind.DATA
+        if isinstance(operation, Sync):
+            return SyncRequest(self.server_path(operation.path)), None, WatchKind.DATA
+        if not isinstance(operation, GetData | GetChildren | GetChildrenAndStat):
+            raise TypeError(f"not an operation: {operation!r}")
+        path = self.server_path(operation.path)
+        watch = None if operation.into is None else Watch(self.requests, path, operation.path, operation.into)
+        if isinstance(operation, GetData):
+            return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
+        children = GetChildrenRequest if isinstance(operation, GetChildren) else GetChildren2Request
+        return children(path, watch is not None), watch, WatchKind.CHILD
+
+    def result_of(self, operation: Operation[Any], answer: Any) -> Any:
+        """Return what the operation's verb returns, or the error that it raises, given the answer."""
+        if isinstance(answer, ZooKeeperError):
+            return answer
+        if isinstance(operation, GetData):
+            return new_node((answer.data or b"", answer.stat))
+        if isinstance(operation, GetChildren):
+            return answer.children
+        if isinstance(operation, Create):
+            path = answer.path
+            return paths.strip_chroot(self.chroot, path) if self.chroot else path, answer.stat
+        return None if isinstance(operation, Sync) else (answer.children, answer.stat)
 
     def refusal(self, code: int, request: Request[Any]) -> ServerError:
         """Return the error for an operation that the server refused inside of a transaction or multiRead."""
         path = paths.strip_chroot(self.chroot, request.subject or "")
-        return request.refusal(code, self._session.server, path)
+        return request.refusal(code, self.session.server, path)
 
-    async def create(self, request: Request[R], *, make_parents: bool, protected: bool, acl: Sequence[ACL]) -> R:
-        """Send a create and return its reply.
+    def let_go(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
+        """Cancel a request that no caller waits for any more; if it was answered, see to what it has made."""
+        if not future.cancel() and not future.cancelled():
+            future.exception()  # else asyncio logs "exception was never retrieved" when the future is collected
+            self.requests.abandon(future, request)
 
-        Args:
-            make_parents: Whether to create missing parents, and to send it again.
-            protected: Whether to send it again if it was lost and not carried out.
-        """
-        while True:
-            try:
-                return await self.ask(request)
-            except NoNodeError:
-                if not make_parents:
-                    raise
-                make_parents = False
-            except ConnectionLostError as lost:
-                if lost.maybe_applied or not protected:
-                    raise
-                continue
-            parent, _ = paths.split(request.subject or "")
-            await self.ensure(parent, acl=acl)
+    def failure(self, error: BaseException, watch: Watch | None = None) -> BaseException:
+        """Return the error of one of several requests as its result; raise it if it is the end of the session."""
+        if isinstance(error, SessionError):
+            raise error
+        if watch is not None:
+            watch.cancel()
+        self.strip(error)
+        return error
+
+    def strip(self, error: BaseException) -> None:
+        """Replace the server's path in the error by the caller's."""
+        if isinstance(error, _ERRORS_WITH_PATH) and error.path is not None:
+            error.path = paths.strip_chroot(self.chroot, error.path)
+
+    def watch(self, path: str, into: WatchSet | None) -> Watch:
+        """Return a new watch for the caller's `path`; give it to the request that sets it."""
+        return Watch(self.requests, self.server_path(path), path, into)
 
     def unique_id(self) -> str:
         """Return a new UUID; see Client.unique_id."""
@@ -213,148 +238,127 @@ class Requester:
         """Return the beginning of a protected node's name, in Curator's form."""
         return f"_c_{self.unique_id()}-"
 
-    async def ensure(self, path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
-        """Create the node at the server's `path`, and every missing node above it, in one write."""
-        check_loop(self.loop)  # here, because the root needs no request
-        requests = [
-            creation("", each, b"", container=container and each == path, acl=acl) for each in paths.ancestors(path)
-        ]
-        futures: list[asyncio.Future[Any]] = []
-        try:
-            futures.extend(map(self._requests.submit, requests))
-            if futures:
-                await asyncio.wait(futures)
-        except BaseException as failure:
-            self._strip(failure)
-            # Nodes that exist by now stay: another client may have found one, and be about to create a child of it.
-            self._requests.withdraw(futures)
-            for future in futures:
-                future.add_done_callback(_mark_retrieved)
-            raise
-        errors = [error for error in (future.exception() for future in futures) if error is not None]
-        if not errors or errors[-1] is not futures[-1].exception() or isinstance(errors[-1], NodeExistsError):
-            return
-        if isinstance(errors[-1], NoAuthError):
-            # The server checks the permission to create first: NoAuth says nothing about whether the node exists.
-            try:
-                await self.ask(ExistsRequest(path, False))
-            except NoNodeError:
-                pass
-            else:
-                return
-        error = next(error for error in errors if not isinstance(error, NodeExistsError))
-        self._strip(error)
-        raise error
-
-    def watch(self, path: str, into: WatchSet | None) -> Watch:
-        """Return a new watch for the caller's `path`; give it to the request that sets it."""
-        return Watch(self._requests, self.server_path(path), path, into)
-
-    def give_up(self, path: str, watcher: Watcher) -> None:
-        """Remove the watch of `watcher` from the server's `path`, unless another watcher of this client needs it."""
-        self._requests.give_up(path, watcher)
-
     @property
     def body_limit(self) -> int:
         """The largest request that the servers accept, in bytes without its header."""
-        return self._requests.request_limit - REQUEST_HEADER_SIZE
+        return self.requests.request_limit - REQUEST_HEADER_SIZE
 
     @property
     def is_over(self) -> bool:
         """Whether the session has ended and no other will follow it."""
-        return self._session.states.now in _FINAL_STATES
+        return self.session.states.now in _FINAL_STATES
 
-    def _request_of(self, operation: Operation) -> tuple[Request[Any], Watch | None, WatchKind]:
-        """Return the request of an operation, and the watch that it sets."""
-        if isinstance(operation, Create):
-            request = creation(
-                self.chroot,
-                operation.path,
-                operation.data,
-                ephemeral=operation.ephemeral,
-                sequential=operation.sequential,
-                container=operation.container,
-                ttl=operation.ttl,
-                acl=operation.acl,
-                with_stat=True,
-                recover=operation.recover,
-                protection=self.protection() if operation.protected else "",
-            )
-            return request, None, WatchKind.DATA
-        if isinstance(operation, Sync):
-            return SyncRequest(self.server_path(operation.path)), None, WatchKind.DATA
-        if not isinstance(operation, (*_READS, GetChildrenAndStat)):
-            raise TypeError(f"not an operation: {operation!r}")
-        path = self.server_path(operation.path)
-        watch = None if operation.into is None else self.watch(operation.path, operation.into)
-        if isinstance(operation, GetData):
-            return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
-        children = GetChildrenRequest if isinstance(operation, GetChildren) else GetChildren2Request
-        return children(path, watch is not None), watch, WatchKind.CHILD
 
-    async def _send_all(self, requests: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
-        """Send all requests, each with the watch that it sets; see `ask_all`."""
-        if not requests:
-            check_loop(self.loop)  # otherwise `submit` does it
-        futures: list[asyncio.Future[Any]] = []
+class Verbs:
+    """The base of the classes of which Client consists: what all of them use."""
+
+    def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._requester = Requester(session, chroot, rng)
+        self._ask = self._requester.ask
+        self._server_path = self._requester.server_path
+
+
+# -- the arguments of callers ------------------------------------------------------------------------------------------
+
+
+def server_path(chroot: str, path: str) -> str:
+    """Return the server's path for the caller's `path` below `chroot`."""
+    return paths.add_chroot(chroot, paths.validate(path))
+
+
+def creation(chroot: str, create: Create, *, with_stat: bool = False, protection: str = "") -> AnyCreate:
+    """Return the request that creates a node below `chroot`.
+
+    Args:
+        chroot: The path that is put before the caller's path.
+        create: What to create.
+        with_stat: Whether the answer must have the node's Stat.
+        protection: What to put before the last name, with a unique id; it implies that the create is recovered.
+    """
+    path, data, acl, sequential = create.path, create.data, create.acl, create.sequential
+    paths.validate(path, sequential=sequential)
+    recover = bool(protection) or create.recover
+    if protection:
+        parent, _, name = path.rpartition("/")
+        path = f"{parent}/{protection}{name}"
+    elif recover and not create.ephemeral and not paths.has_unique_id(path):
+        raise ValueError(f"{path}: to recover a node that is not ephemeral, put a unique id into its name: `protected`")
+    full_path = path
+    if chroot:
+        # A sequential node at "/" gets a name that is only a number.  With the chroot /app it must become
+        # /app/0000000001, below the chroot: without the slash the server would create /app0000000001 beside it.
+        full_path = f"{chroot}/" if path == "/" and sequential else paths.add_chroot(chroot, path)
+    entries = acl if id(acl) in _CHECKED else checked_acl(acl)
+    content = data if type(data) is bytes else checked_data(data)
+    if create.container:
+        if create.ephemeral or sequential:
+            raise ValueError(f"{path}: a container cannot be ephemeral or sequential")
+        if create.ttl is not None:
+            raise ValueError(f"{path}: a container cannot have a ttl: it is deleted after its last child")
+        create_container = RecoveredCreateContainerRequest if recover else CreateContainerRequest
+        return create_container(full_path, content, entries, CreateFlags.CONTAINER)
+    if create.ttl is not None:
+        if create.ephemeral:
+            raise ValueError(f"{path}: an ephemeral node cannot have a ttl: it is deleted with its session")
+        ttl_flags = TTLFlags.SEQUENTIAL if sequential else TTLFlags.PERSISTENT
+        create_ttl = RecoveredCreateTTLRequest if recover else CreateTTLRequest
+        return create_ttl(full_path, content, entries, ttl_flags, _milliseconds(create.ttl))
+    flags = CreateFlags.EPHEMERAL * create.ephemeral | CreateFlags.SEQUENTIAL * sequential
+    if recover:
+        return RecoveredCreate2Request(full_path, content, entries, flags)
+    return (Create2Request if with_stat else CreateRequest)(full_path, content, entries, flags)
+
+
+def _milliseconds(ttl: float) -> int:
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float):
+        raise TypeError(f"ttl must be a number of seconds, not {ttl!r}")
+    if not 0.001 <= ttl <= _LONGEST_TTL / 1000:  # written so that a NaN is refused too
+        raise ValueError(f"ttl must be at least 0.001 and at most {_LONGEST_TTL / 1000}, in seconds, not {ttl!r}")
+    return round(ttl * 1000)
+
+
+def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
+    """Return the entries of `acl` if they can be encoded."""
+    # Nearly always: no need to check it again.  The entry keeps the tuple, and so no other object gets its id.
+    if id(acl) in _CHECKED:
+        return acl
+    wanted = "acl must be a sequence of zkwire.ACL, each of an int and two str"
+    # The errors do not show the values: an id may contain the hash of a password.
+    if not isinstance(acl, Iterable):
+        raise TypeError(f"{wanted}, not {type(acl).__name__}")
+    entries = list(acl)
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, ACL):
+            raise TypeError(f"{wanted}, and number {number} is {type(entry).__name__}")
+        kinds = [type(part) for part in (entry.perms, entry.scheme, entry.id)]
+        if not issubclass(kinds[0], int) or kinds[1:] != [str, str]:
+            raise TypeError(f"{wanted}, and number {number} is of {', '.join(kind.__name__ for kind in kinds)}")
         try:
-            for request, watch, kind in requests:
-                futures.append(self._requests.submit(request, watch, kind))
-            # Answers come in the order of the requests: once the last one is there, so are usually all others, and this
-            # task is woken once instead of once for each request.
-            for future in reversed(futures):
-                if not future.done():
-                    try:
-                        await future
-                    except (ServerError, ConnectionLostError):
-                        continue  # it is one of the answers
-            return [self._answer(future, watch) for future, (_, watch, _) in zip(futures, requests, strict=True)]
-        except BaseException as error:
-            self._strip(error)
-            for future, (request, _, _) in zip(futures, requests, strict=False):
-                self._let_go(future, request)
-            for _, watch, _ in requests:
-                if watch is not None:
-                    watch.cancel()
-            raise
-
-    def _let_go(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
-        """Cancel a request that no caller waits for any more; if it was answered, see to what it has made."""
-        if not future.cancel() and not future.cancelled():
-            _mark_retrieved(future)
-            self._requests.abandon(future, request)
-
-    def _answer(self, future: asyncio.Future[Any], watch: Watch | None) -> Any:
-        """Return the reply or the error of one request; raise the error if it is the end of the session."""
-        error = future.exception()
-        if error is None:
-            return future.result()
-        if isinstance(error, SessionError):
-            raise error
-        if watch is not None:
-            watch.cancel()
-        self._strip(error)
-        return error
-
-    def _result_of(self, operation: Operation, answer: Any) -> Any:
-        """Return what the operation's verb returns, or the error that it raises, given the answer."""
-        if isinstance(answer, ZooKeeperError):
-            return answer
-        if isinstance(operation, GetData):
-            return new_node((answer.data or b"", answer.stat))
-        if isinstance(operation, GetChildren):
-            return answer.children
-        if isinstance(operation, GetChildrenAndStat):
-            return answer.children, answer.stat
-        return None if isinstance(operation, Sync) else (paths.strip_chroot(self.chroot, answer.path), answer.stat)
-
-    def _strip(self, error: BaseException) -> None:
-        """Replace the server's path in the error by the caller's."""
-        if isinstance(error, _ERRORS_WITH_PATH) and error.path is not None:
-            error.path = paths.strip_chroot(self.chroot, error.path)
+            entry.encode()
+        except ValueError as error:
+            raise ValueError(f"acl cannot be sent, because of number {number}: {error}") from None
+    if type(acl) is tuple:
+        if len(_CHECKED) >= _MOST_CHECKED:
+            _CHECKED.clear()
+        _CHECKED[id(acl)] = acl
+    return entries
 
 
-def _mark_retrieved(future: asyncio.Future[Any]) -> None:
-    """Read the future's error: else asyncio logs "exception was never retrieved" when the future is collected."""
-    if not future.cancelled():
-        future.exception()
+def checked_data(data: Data) -> bytes | None:
+    """Return `data` as immutable bytes."""
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"data must be bytes, not {type(data).__name__}: encode it")
+
+
+def checked_version(version: int) -> int:
+    """Return `version` if it fits in 32 bits."""
+    if not isinstance(version, int):
+        raise TypeError(f"version must be an int, not {version!r}")
+    if not -(2**31) <= version < 2**31:
+        raise ValueError(f"version must fit in 32 bits, and {version} does not")
+    return version

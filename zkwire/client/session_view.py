@@ -1,28 +1,27 @@
-"""The part of the client that is about its session: what it is, how long it is certain to live, and how it ends.
+"""The part of the client that is about its session: what it is, its identities and servers, and how it ends.
 
-`Client` inherits it.  Knows the session, and no request but those that the session sends itself.
+Knows the session, and no request but those that the session sends itself.
 """
 
 from __future__ import annotations
 
-import asyncio
 import warnings
 from types import TracebackType
 from typing import Self
 
+from zkwire.client.requester import Verbs
 from zkwire.client.streams import StateStream
-from zkwire.session import keepalive
+from zkwire.session import credentials, hosts
 from zkwire.session.observer import SessionState
-from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
 from zkwire.wire.records import printed
+from zkwire.wire.requests import PingRequest
 
 
-class SessionView:
-    """The properties of a Client that show its session, and `close`."""
+class SessionView(Verbs):
+    """The properties of a Client that show its session, the verbs that change its identities and servers, `close`."""
 
-    _session: Session
-    _loop: asyncio.AbstractEventLoop
+    _identity_count = 0
 
     async def __aenter__(self) -> Self:
         return self
@@ -36,17 +35,17 @@ class SessionView:
         # It is not closed here: a stream or a lock of this client may still be in use.
         if self._session.on_closed.error is None:
             warnings.warn(
-                f"the client of session {printed(self.session_id)} was dropped and not closed, so the session and its"
-                " ephemeral nodes live on: call `await zk.close()`, or use `async with zkwire.connect(...) as zk`",
+                f"the client of session {printed(self._session.key.id)} was dropped and not closed, so the session and"
+                " its ephemeral nodes live on: call `await zk.close()`, or use `async with zkwire.connect(...) as zk`",
                 ResourceWarning,
                 stacklevel=2,
                 source=self,
             )
 
     @property
-    def session_id(self) -> int:
-        """The session's id, 0 while there is no session; print it as hexadecimal, as the server does."""
-        return self._session.key.id
+    def chroot(self) -> str:
+        """The path below which all paths of this client are, "" for none."""
+        return self._requester.chroot
 
     @property
     def session_password(self) -> bytes:
@@ -82,63 +81,75 @@ class SessionView:
         """The newest transaction id that a reply to this session has carried."""
         return self._session.requests.last_zxid
 
-    @property
-    def certain_until(self) -> float:
-        """The time on the event loop's clock until which the session cannot expire; minus infinity once it has expired.
+    def states(self) -> StateStream:
+        """Return a stream of the session's states, the present one first: ``async for state in zk.states()``.
 
-        It comes from answers that passed through the ensemble's leader; see docs/waiting-line.md, "Certainty".
+        Returns:
+            The stream.
         """
-        return self._session.lifetime.until
+        return StateStream(self._session.states, self._loop)
 
-    def need_certainty(self, *, later: bool = False) -> None:
-        """Have 0.4 of the session's timeout kept certain from now on, until `release_certainty` was called as often.
+    async def ping(self) -> float:
+        """Return how many seconds a ping took (request: ping).  The client sends its own pings to keep the session.
 
-        For recipes: a lock needs it for as long as it is held, and while it waits and may become the owner by an event
-        alone.  Meanwhile the client sends 6.7 syncs and writes in each session timeout.
-        Arguments: `later`, whether the lock only waits and is not the next one: then the session is kept so that it
-        can be certain later, which costs what an idle client costs.
+        Returns:
+            The seconds.
         """
-        self._session.keepalive.need(later=later)
+        start = self._loop.time()
+        await self._ask(PingRequest())
+        return self._loop.time() - start
 
-    def release_certainty(self, *, later: bool = False) -> None:
-        """Undo one `need_certainty` with the same argument."""
-        self._session.keepalive.release(later=later)
+    async def add_auth(self, scheme: str, data: bytes) -> None:
+        """Add an identity to this client, on this connection and on every later one (request: auth).
 
-    async def certify(self) -> None:
-        """Return once the session is certain to live for a tenth of its timeout, at once if it is.
+        The client remembers the identity and sends it first on each new connection.
 
-        Raises: SessionError; NotReadOnlyError when connected to a server that has lost its quorum; ValueError in a
-        session that was resumed without its `least_timeout`.
-        Cancellation: harmless.
-        Requests: none if it is certain; one or two in a session that was kept, see `locks` of zkwire.connect.  If it
-        was not, or was cut off for long, it takes until the leader has ended another session: about three ticks.
+        Args:
+            scheme: A scheme that the server's plug-ins know, such as "digest".
+            data: As the scheme wants it: for "digest" b"user:password", and the server accepts every one.  It crosses
+                the network as it is: without TLS everyone between can read the password.
+
+        Raises:
+            AuthFailedError: If the server refuses it, and then the whole session is over: the state is AUTH_FAILED, all
+                waiting requests fail with the same error, and the ephemeral nodes stay until the session has expired.
+                The same happens when a later server refuses it.
+
+        Cancellation:
+            An identity that was not yet written is forgotten; one that was written stays remembered.
+
+        Order:
+            Requests sent after it, awaited or not, have the identity.  While there is no connection it is put before
+            all waiting requests.
         """
         check_loop(self._loop)
-        await self._session.keepalive.certify()
+        limit = self._session.requests.request_limit
+        try:
+            identity = credentials.checked(scheme, data, request_limit=limit)
+        finally:
+            del scheme, data  # a traceback with local variables must not show them
+        self._identity_count += 1
+        await self._session.add_auth(identity)
 
-    def is_certain(self, session_id: int) -> bool:
-        """Return whether `session_id` is the present session, and certain for long enough to acquire a lock."""
-        return self._session.lifetime.is_certain(session_id)
+    def set_hosts(self, connect_string: str) -> None:
+        """Replace the list of servers; the client moves to another server at once if necessary.
 
-    def is_cut_off(self) -> bool:
-        """Return whether `certify` has to wait until the leader has ended another session, or soon will.
+        The client leaves a server that is no longer listed.  With some probability it also leaves one that is listed,
+        so that many clients that get the same list spread evenly over the servers, and as few of them move as possible.
+        A move is a reconnect: the session lives on, requests under way are answered first, waiting ones are sent to the
+        new server.  Host names are compared as they are written.
 
-        A lock calls it before it makes its node, which would keep others waiting.
+        Args:
+            connect_string: As for `connect`: "host[:port],..."; its chroot, if there is one, must be this client's.
+
+        Raises:
+            ValueError: If it is bad, or has another chroot.
+            TypeError: If it is not a str.
         """
-        certainty = self._session.lifetime.certainty
-        return certainty is not None and certainty.has_run_out(self._loop.time())
-
-    def certain_for(self, session_id: int) -> float:
-        """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
-        return self._session.lifetime.certain_for(session_id)
-
-    def machine_suspended(self) -> float:
-        """Return for how many seconds this machine was suspended so far; only the difference of two calls counts."""
-        return keepalive.suspended()
-
-    def states(self) -> StateStream:
-        """Return a stream of the session's states, the present one first: `async for state in zk.states()`."""
-        return StateStream(self._session.states, self._loop)
+        addresses, chroot = hosts.parse(connect_string)
+        if chroot and chroot != self.chroot:
+            raise ValueError(f"the chroot of {connect_string!r} is not the one of this client, {self.chroot!r}")
+        check_loop(self._loop)
+        self._session.set_hosts(addresses)
 
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, which deletes its ephemeral nodes at once, and close the connection.
@@ -148,12 +159,20 @@ class SessionView:
         session there; if there is none in time, the session is left to expire.  These 2 seconds begin earlier, up to
         half a second before their end, if no server was heard for some time before this call.
         Without this call, a client whose event loop ends (`asyncio.run` cancels all tasks) still ends its session.
-        Arguments: `keep_session`, whether to keep the session alive on the server, to be resumed by its id and
-        password; while no server is connected, this ends at once, and what was released meanwhile may stay in that
-        session; `within`, a shorter bound, in seconds; 0 sends the request, if connected, and waits for no answer.
-        Raises: ValueError if `within` is not 0 or more.
-        Cancellation: the client closes all the same; the session may then live until it expires.
-        Order: verbs called before `close` are answered first; verbs called after it raise SessionClosedError.
+
+        Args:
+            keep_session: Whether to keep the session alive on the server, to be resumed by its id and password.  While
+                no server is connected, this ends at once, and what was released meanwhile may stay in that session.
+            within: A shorter bound, in seconds; 0 sends the request, if connected, and waits for no answer.
+
+        Raises:
+            ValueError: If `within` is not 0 or more.
+
+        Cancellation:
+            The client closes anyway; the session may then live until it expires.
+
+        Order:
+            Verbs called before `close` are answered first; verbs called after it raise SessionClosedError.
         """
         check_loop(self._loop)
         if within is not None and not within >= 0:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
-from zkwire.client.arguments import Data, checked_data, checked_version, creation, server_path
-from zkwire.errors import ProtocolError, ServerError, TransactionError
+from zkwire.client.operations import Create, Data
+from zkwire.client.requester import Requester, checked_data, checked_version, creation, server_path
+from zkwire.errors import ProtocolError, SessionExpiredError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.session.transport import check_loop
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
-from zkwire.wire.records import ACL, OPEN_ACL, Stat
+from zkwire.wire.multi import ErrorResult, MultiRequest
+from zkwire.wire.records import ACL, OPEN_ACL, Stat, printed
 from zkwire.wire.requests import (
     CheckVersionRequest,
     Create2Reply,
@@ -39,17 +39,9 @@ class Transaction:
     short deletes, or a megabyte of data.
     """
 
-    def __init__(
-        self,
-        commit: Callable[[MultiRequest], Awaitable[MultiReply]],
-        chroot: str,
-        refusal: Callable[[int, Request[Any]], ServerError],
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self._commit = commit
-        self._chroot = chroot
-        self._refusal = refusal
-        self._loop = loop
+    def __init__(self, requester: Requester, session_id: int | None) -> None:
+        self._requester = requester
+        self._session_id = session_id
         self._operations: list[Request[Any]] = []
         self._want_stat: set[int] = set()  # the positions of the operations added by create_and_stat
         self._results: list[Result] | None = None
@@ -66,7 +58,7 @@ class Transaction:
 
     @property
     def results(self) -> list[Result]:
-        """The list that `commit` returned.  Raises: RuntimeError before the commit."""
+        """The list that `commit` returned; before the commit, RuntimeError is raised."""
         if self._results is None:
             raise RuntimeError("the transaction is not committed: it has no results")
         return self._results
@@ -82,19 +74,18 @@ class Transaction:
         ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> None:
-        """Add a create with the arguments of Client.create; its result is the path that Client.create returns."""
-        self._add(
-            creation(
-                self._chroot,
-                path,
-                data,
-                ephemeral=ephemeral,
-                sequential=sequential,
-                container=container,
-                ttl=ttl,
-                acl=acl,
-            )
-        )
+        """Add a create; its result is the path that Client.create returns.
+
+        Args:
+            path: As for Client.create.
+            data: As for Client.create.
+            ephemeral: As for Client.create.
+            sequential: As for Client.create.
+            container: As for Client.create.
+            ttl: As for Client.create, in seconds.
+            acl: As for Client.create.
+        """
+        self._add(creation(self._chroot, Create(path, data, ephemeral, sequential, container, ttl, acl)))
 
     def create_and_stat(
         self,
@@ -107,57 +98,83 @@ class Transaction:
         ttl: float | None = None,
         acl: Sequence[ACL] = OPEN_ACL,
     ) -> None:
-        """Add a create with the arguments of Client.create; its result is a tuple of the path and the Stat.
+        """Add a create; its result is a tuple of the path and the Stat.
 
         The Stat is None if the server sends none or an empty one, as servers before 3.7.2 and 3.8.2 do
         (ZOOKEEPER-4026, ZOOKEEPER-4667): use `exists` there.  Later operations of the transaction may have changed the
         node since.
-        Requests: create2 (ZooKeeper 3.5), createContainer, createTTL.
+
+        Args:
+            path: As for Client.create.
+            data: As for Client.create.
+            ephemeral: As for Client.create.
+            sequential: As for Client.create.
+            container: As for Client.create.
+            ttl: As for Client.create, in seconds.
+            acl: As for Client.create.
+
+        Requests:
+            create2 (ZooKeeper 3.5), createContainer, createTTL.
         """
-        self._add(
-            creation(
-                self._chroot,
-                path,
-                data,
-                ephemeral=ephemeral,
-                sequential=sequential,
-                container=container,
-                ttl=ttl,
-                acl=acl,
-                with_stat=True,
-            )
-        )
+        create = Create(path, data, ephemeral, sequential, container, ttl, acl)
+        self._add(creation(self._chroot, create, with_stat=True))
         self._want_stat.add(len(self._operations) - 1)
 
     def set(self, path: str, data: Data, version: int = -1) -> None:
-        """Add a write of `data` on condition that the node's version is `version` (-1: any); its result is the Stat."""
+        """Add a write of a node's data; its result is the Stat.
+
+        Args:
+            path: The node.
+            data: The new data.
+            version: The version that the node must have, -1 for any.
+        """
         self._add(SetDataRequest(server_path(self._chroot, path), checked_data(data), checked_version(version)))
 
     def delete(self, path: str, version: int = -1) -> None:
-        """Add a delete on condition that the node's version is `version` (-1: any); its result is None."""
+        """Add a delete; its result is None.
+
+        Args:
+            path: The node.
+            version: The version that the node must have, -1 for any.
+        """
         self._add(DeleteRequest(server_path(self._chroot, path), checked_version(version)))
 
     def check(self, path: str, version: int = -1) -> None:
-        """Add the condition that the node exists, and has the version `version` (-1: any); its result is None."""
+        """Add the condition that the node exists; its result is None.
+
+        Args:
+            path: The node.
+            version: The version that the node must have, -1 for any.
+        """
         self._add(CheckVersionRequest(server_path(self._chroot, path), checked_version(version)))
 
     async def commit(self) -> list[Result]:
-        """Send the transaction and return a list with one result for each operation, in their order.
+        """Send the transaction and return the list of the results.
 
-        Raises: TransactionError when the server refuses an operation, and then none has happened; ConnectionLostError
-        with `maybe_applied` when the answer is lost; RuntimeError when the transaction was committed before; ValueError
-        when it is too large.
-        Cancellation: the writes may have happened; ephemeral nodes that were created are removed.
+        Returns:
+            One result for each operation, in their order.
+
+        Raises:
+            TransactionError: If the server refuses an operation, and then none has happened.
+            ConnectionLostError: If the answer is lost, with `maybe_applied`.
+            SessionExpiredError: If the session is over, or another one than the transaction was made for.
+            RuntimeError: If the transaction was committed before.
+            ValueError: If it is too large.
+
+        Cancellation:
+            The writes may have happened; ephemeral nodes that were created are removed.
         """
         if self._is_committed:
             raise RuntimeError("the transaction is committed already: make a new one")
-        check_loop(self._loop)  # here, because an empty transaction sends no request
+        check_loop(self._requester.loop)  # here, because an empty transaction sends no request
         self._is_committed = True
         if not self._operations:
             self._results = []
             return []
+        if self._session_id is not None and self._requester.session.key.id != self._session_id:
+            raise SessionExpiredError(f"the session {printed(self._session_id)} of this transaction is over")
         try:
-            reply = await self._commit(MultiRequest(self._operations))
+            reply = await self._requester.ask(MultiRequest(self._operations))
         except ValueError as refusal:  # too large for one request: nothing was sent
             count = len(self._operations)
             raise ValueError(
@@ -165,25 +182,26 @@ class Transaction:
             ) from None
         if len(reply.results) != len(self._operations):
             raise ProtocolError(f"{len(reply.results)} results for {len(self._operations)} operations")
-        errors = [self._error(result, request) for result, request in zip(reply.results, self._operations, strict=True)]
         # When the server refuses a transaction, each operation has an error code: 0 before the refused operation, and
         # RuntimeInconsistency after it.  So the first other code is the reason.
+        errors = [
+            self._requester.refusal(result.err, request) if isinstance(result, ErrorResult) and result.err else None
+            for result, request in zip(reply.results, self._operations, strict=True)
+        ]
         for index, error in enumerate(errors):
             if error is not None:
                 raise TransactionError(error, index, errors)
         self._results = [self._result(index, result) for index, result in enumerate(reply.results)]
         return self._results
 
+    @property
+    def _chroot(self) -> str:
+        return self._requester.chroot
+
     def _add(self, operation: Request[Any]) -> None:
         if self._is_committed:
             raise RuntimeError("the transaction is committed already: make a new one")
         self._operations.append(operation)
-
-    def _error(self, result: Record, request: Request[Any]) -> ServerError | None:
-        """Return the error of one operation, None for an operation that succeeded or was rolled back without one."""
-        if not isinstance(result, ErrorResult) or result.err == 0:
-            return None
-        return self._refusal(result.err, request)
 
     def _result(self, index: int, result: Record) -> Result:
         if isinstance(result, CreateReply | Create2Reply):

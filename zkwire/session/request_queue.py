@@ -181,13 +181,6 @@ class RequestQueue:
             with self._sent_first():
                 self.cleanup.search(self._lost_creates[future])
 
-    def withdraw(self, futures: list[asyncio.Future[Any]]) -> None:
-        """Cancel those requests that were not yet written; nodes that the others create stay."""
-        waiting = {call.waiter for call in self._unsent}
-        for future in futures:
-            if future in waiting:
-                future.cancel()
-
     def give_up(self, path: str, watcher: Watcher) -> None:
         """Forget `watcher`, which waits for `path`; remove the server's watch too if no other watcher needs it."""
         watcher.given_up = True

@@ -33,6 +33,7 @@ from zkwire.wire.requests import (
 from zkwire.wire.stepwise import LARGE, Stepwise
 from zkwire.wire.watch_table import Notification, Watcher, WatchKind, deletion_frame
 
+_LENGTH_AT: Final = LENGTH.unpack_from
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
 _ANY_VERSION: Final = -1
@@ -241,15 +242,22 @@ class Connection:
             return []
         self.heard = now
         arrived: list[Incoming] = []
-        size = len(data) - LENGTH.size
-        is_plain = self.timeout and not self._frames.held and self.unfolding is None
+        at, size = 0, len(data)
         try:
-            if is_plain and 0 < size <= self._small and LENGTH.unpack_from(data)[0] == size:
-                arrived.append(self._reply(data[LENGTH.size :]))  # the usual case: one read holds exactly one frame
-            elif self.unfolding is None:
-                self._decode(self._frames.feed(data), arrived)
-            else:
-                self._undecoded += self._frames.feed(data)
+            if size <= self._small and self.timeout and not self._frames.held and self.unfolding is None:
+                # The usual case: nothing is unfinished, and no frame of this read is large.
+                while size - at >= 4:
+                    end = at + 4 + _LENGTH_AT(data, at)[0]
+                    if not at + 4 <= end <= size:
+                        break
+                    arrived.append(self._reply(data[at + 4 : end]))
+                    at = end
+            if at < size:
+                frames = self._frames.feed(data[at:])
+                if self.unfolding is None:
+                    self._decode(frames, arrived)
+                else:
+                    self._undecoded += frames
         except (DecodeError, struct.error, ProtocolError) as error:
             self._broken_by(error)
         if self.answered >= self._next_touch and self.certainty is not None:

@@ -1,15 +1,18 @@
 """The administrative verbs with a scripted server, and the arguments of `reconfig`."""
 
+import hashlib
 import re
 import struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import zkwire
 from tests.support.rogue import CLOSE_SESSION, GET_DATA, STAT, Peer, Rogue
-from zkwire.client.admin import Configuration, reconfiguration
-from zkwire.wire.records import Stat
+from zkwire.client.admin import Configuration, digest_acl, reconfiguration
+from zkwire.wire.records import ACL, Perms, Stat
 from zkwire.wire.requests import ReconfigRequest
 
 RECONFIG = ReconfigRequest.opcode
@@ -149,3 +152,50 @@ def test_bad_arguments_are_refused_by_their_names(said: dict[str, Any], error: t
     said = {"joining": None, "leaving": None, "members": None, "from_config": -1} | said
     with pytest.raises(error, match=f"^{re.escape(message)}$"):
         reconfiguration(**said)
+
+
+# -- digest_acl -------------------------------------------------------------------------------------------------------
+
+
+def test_a_digest_entry_has_the_hash_that_the_server_computes_also_where_sha1_is_forbidden_for_security(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sha1 = hashlib.sha1
+
+    def forbidden(data: bytes, *, usedforsecurity: bool = True) -> Any:
+        if usedforsecurity:
+            raise ValueError("disabled for FIPS")
+        return sha1(data, usedforsecurity=False)
+
+    monkeypatch.setattr(hashlib, "sha1", forbidden)
+    assert digest_acl("bob", "pw") == ACL(31, "digest", "bob:ikIaKsbtGweaHnb/jKn7OHqbunM=")  # base64(sha1("bob:pw"))
+    assert digest_acl("bob", "pw", Perms.READ).perms == 1
+
+
+@given(st.text(st.characters(exclude_characters=":", exclude_categories=["Cs"])), st.text("päß:word ", min_size=1))
+def test_a_digest_entry_shows_the_user_and_not_the_password(user: str, password: str) -> None:
+    name, _, shown = digest_acl(user, password).id.partition(":")
+    assert name == user
+    assert len(shown) == 28
+    assert digest_acl(user, password + "!").id != f"{user}:{shown}"
+
+
+NOT_STR = [(None, "pw"), ("bob", None), (b"bob", "pw"), ("bob", b"pw"), (5, 5)]
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "error", "message"),
+    [
+        *((user, password, TypeError, "user and password must be str, not ") for user, password in NOT_STR),
+        ("bob\ud800", "pw", ValueError, "must have a UTF-8 form: one of them contains half a character"),
+        ("bob", "pw\ud800", ValueError, "must have a UTF-8 form: one of them contains half a character"),
+        ("a:b", "pw", ValueError, "must not contain ':'"),
+    ],
+)
+def test_a_bad_user_or_password_is_refused_and_not_shown(
+    user: Any, password: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as refused:
+        digest_acl(user, password)
+    assert "pw" not in str(refused.value)
+    assert (refused.value.__cause__, refused.value.__context__) == (None, None)

@@ -1,4 +1,4 @@
-"""Several requests at once, and errors below a chroot, which name the caller's path."""
+"""Several requests at once, errors below a chroot, which name the caller's path, and checks of arguments."""
 
 import asyncio
 import gc
@@ -8,15 +8,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import zkwire
 from tests.support.client import turns
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
 from zkwire import Create, GetChildren, GetData, Sync
-from zkwire.client.requester import Requester
+from zkwire.client import requester as module
+from zkwire.client.requester import Requester, checked_acl, checked_version, creation, server_path
+from zkwire.client.trees import ask_each
 from zkwire.wire.multi import MultiReply
-from zkwire.wire.requests import GetDataRequest, Request
+from zkwire.wire.records import ACL, OPEN_ACL, Perms
+from zkwire.wire.requests import (
+    Create2Request,
+    CreateContainerRequest,
+    CreateFlags,
+    CreateRequest,
+    CreateTTLRequest,
+    GetDataRequest,
+    Request,
+)
 
 MULTI_READ = 22
 
@@ -168,11 +181,11 @@ async def test_the_end_of_the_session_is_raised_even_if_a_later_answer_was_lost_
 async def test_no_more_requests_are_unanswered_than_allowed_and_answers_are_taken_in_their_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("zkwire.client.requester._MOST_UNANSWERED", 2)
+    monkeypatch.setattr("zkwire.client.trees._MOST_UNANSWERED", 2)
     answers, requester = _requester()
     taken: list[object] = []
     requests = [GetDataRequest("/a", False)] * 5
-    asking = asyncio.ensure_future(requester.ask_each(requests, lambda _, answer: taken.append(answer)))
+    asking = asyncio.ensure_future(ask_each(requester, requests, lambda _, answer: taken.append(answer)))
     await turns()
     assert len(answers.futures) == 2
     answers.futures[1].set_result("second")
@@ -195,13 +208,13 @@ async def test_no_more_requests_are_unanswered_than_allowed_and_answers_are_take
 
 
 async def test_when_taking_an_answer_fails_the_requests_after_it_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkwire.client.requester._MOST_UNANSWERED", 3)
+    monkeypatch.setattr("zkwire.client.trees._MOST_UNANSWERED", 3)
     answers, requester = _requester()
 
     def refuse(_: object, answer: object) -> None:
         raise LookupError(answer)
 
-    asking = asyncio.ensure_future(requester.ask_each([GetDataRequest("/a", False)] * 5, refuse))
+    asking = asyncio.ensure_future(ask_each(requester, [GetDataRequest("/a", False)] * 5, refuse))
     await turns()
     first, second, third = answers.futures
     second.set_result("second")
@@ -210,3 +223,98 @@ async def test_when_taking_an_answer_fails_the_requests_after_it_are_abandoned(m
         await asking
     assert third.cancelled()
     assert answers.abandoned == [second]
+
+
+# -- the callers' arguments -------------------------------------------------------------------------------------------
+
+MOST_MILLISECONDS = 2**40 - 1
+
+
+@given(st.integers(1, MOST_MILLISECONDS), st.booleans())
+def test_a_ttl_is_sent_in_milliseconds(milliseconds: int, sequential: bool) -> None:
+    create = Create("/a", b"data", ttl=milliseconds / 1000, sequential=sequential)
+    request = creation("/app", create)
+    assert isinstance(request, CreateTTLRequest)
+    assert (request.path, request.data, request.ttl) == ("/app/a", b"data", milliseconds)
+    assert request.flags == (6 if sequential else 5)
+    assert creation("/app", create, with_stat=True) == request
+
+
+@pytest.mark.parametrize("options", [{"container": True}, {"ephemeral": True}, {"ephemeral": True, "sequential": True}])
+def test_a_ttl_node_cannot_be_of_another_kind(options: Any) -> None:
+    with pytest.raises(ValueError, match="/a: "):
+        creation("", Create("/a", ttl=5.0, **options))
+
+
+def test_creates_without_a_ttl_use_the_other_requests() -> None:
+    create = Create("/a", ephemeral=True, sequential=True)
+    flags = CreateFlags.EPHEMERAL | CreateFlags.SEQUENTIAL
+    assert creation("", create) == CreateRequest("/a", b"", OPEN_ACL, flags)
+    assert creation("", create, with_stat=True) == Create2Request("/a", b"", OPEN_ACL, flags)
+    container = CreateContainerRequest("/a", b"", OPEN_ACL, CreateFlags.CONTAINER)
+    assert creation("", Create("/a", container=True)) == container
+
+
+@pytest.mark.parametrize(
+    ("path", "sequential", "full"),
+    [("/a", False, "/app/a"), ("/a", True, "/app/a"), ("/", False, "/app"), ("/", True, "/app/")],
+)
+def test_the_chroot_comes_before_the_path_of_a_create(path: str, sequential: bool, full: str) -> None:
+    create = Create(path, sequential=sequential)
+    assert creation("/app", create).path == full
+    assert creation("", create).path == path
+    if not sequential:
+        assert server_path("/app", path) == full
+
+
+def test_a_version_has_32_bits() -> None:
+    assert [checked_version(version) for version in (-(2**31), 2**31 - 1)] == [-(2**31), 2**31 - 1]
+    for version in (-(2**31) - 1, 2**31):
+        with pytest.raises(ValueError, match=f"version must fit in 32 bits, and {version} does not"):
+            checked_version(version)
+
+
+@pytest.mark.parametrize(
+    ("acl", "message"),
+    [
+        (5, "not int"),
+        (["read"], "number 0 is str"),
+        ([ACL(31, "world", "anyone"), None], "number 1 is NoneType"),
+        ([ACL("31", "world", "anyone")], "number 0 is of str, str, str"),  # type: ignore[arg-type]
+        ([ACL(31.0, "world", "anyone")], "number 0 is of float, str, str"),  # type: ignore[arg-type]
+        ([ACL(31, b"world", "anyone")], "number 0 is of int, bytes, str"),  # type: ignore[arg-type]
+        ([ACL(31, "world", None)], "number 0 is of int, str, NoneType"),  # type: ignore[arg-type]
+    ],
+    ids=str,
+)
+def test_an_acl_of_another_type_is_refused_with_the_types_that_it_has(acl: Any, message: str) -> None:
+    with pytest.raises(
+        TypeError, match=f"acl must be a sequence of zkwire.ACL, each of an int and two str, .*{message}$"
+    ):
+        checked_acl(acl)
+
+
+def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_CHECKED", 3)
+    monkeypatch.setattr(module, "_CHECKED", type(module._CHECKED)())  # without the entries of other tests
+    entries = (ACL(Perms.READ, "world", "anyone"),)
+    assert checked_acl(entries) == list(entries)
+    assert checked_acl(entries) is entries
+    others = (ACL(Perms.WRITE, "world", "anyone"),)
+    assert checked_acl(others) == list(others)
+    assert checked_acl(others) is others
+    assert checked_acl(entries) is entries
+    changing: list[Any] = list(entries)
+    assert checked_acl(changing) == changing
+    changing.append("read")
+    with pytest.raises(TypeError, match="number 1 is str"):
+        checked_acl(changing)
+    too_large = (ACL(2**40, "world", "anyone"),)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="number 0"):
+            checked_acl(too_large)
+    for number in range(20):
+        many = (ACL(Perms.READ, "digest", f"user-{number}:x"),)
+        assert checked_acl(many) == list(many)
+        assert checked_acl(many) is many
+        assert len(module._CHECKED) <= 3

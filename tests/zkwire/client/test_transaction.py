@@ -1,12 +1,13 @@
 """The results of a transaction's creates; with a server, transactions are tested for conformance."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import zkwire
-from zkwire import ServerError, Stat, Transaction
+from zkwire import Stat, Transaction
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.records import OPEN_ACL
@@ -19,7 +20,6 @@ from zkwire.wire.requests import (
     CreateRequest,
     DeleteRequest,
     Nothing,
-    Request,
     SetDataRequest,
     StatReply,
 )
@@ -28,8 +28,23 @@ STAT = Stat(1, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)  # the smallest zxid that a node ca
 EMPTY = Stat(*[0] * 11)
 
 
-def _refusal(code: int, request: Request[Any]) -> ServerError:
-    return request.refusal(code)
+def _answered(*results: Record, error: Exception | None = None) -> tuple[Transaction, list[MultiRequest]]:
+    """Return a transaction that will be answered with `results` or `error`, and the list of its requests."""
+    requests: list[MultiRequest] = []
+
+    async def ask(request: MultiRequest) -> MultiReply:
+        requests.append(request)
+        if error is not None:
+            raise error
+        return MultiReply(list(results))
+
+    requester: Any = SimpleNamespace(
+        ask=ask,
+        chroot="/app",
+        loop=asyncio.get_running_loop(),
+        refusal=lambda code, request: request.refusal(code),
+    )
+    return Transaction(requester, None), requests
 
 
 @pytest.mark.parametrize(
@@ -43,25 +58,10 @@ def _refusal(code: int, request: Request[Any]) -> ServerError:
 )
 async def test_the_stat_of_a_create_is_none_where_the_server_sends_no_valid_one(reply: Record, result: object) -> None:
     """Pitfall 67: servers before 3.7.2 and 3.8.2 send no Stat or an empty one."""
-
-    async def commit(request: MultiRequest) -> MultiReply:
-        return MultiReply([reply, reply])
-
-    transaction = Transaction(commit, "/app", _refusal, asyncio.get_running_loop())
+    transaction, _ = _answered(reply, reply)
     transaction.create_and_stat("/a")
     transaction.create("/a")
     assert await transaction.commit() == [result, "/a"]
-
-
-def _answered(*results: Record) -> tuple[Transaction, list[MultiRequest]]:
-    """Return a transaction that will be answered with `results`, and the list of its requests."""
-    requests: list[MultiRequest] = []
-
-    async def commit(request: MultiRequest) -> MultiReply:
-        requests.append(request)
-        return MultiReply(list(results))
-
-    return Transaction(commit, "/app", _refusal, asyncio.get_running_loop()), requests
 
 
 async def test_operations_are_sent_as_they_were_added_and_each_result_is_of_its_kind() -> None:
@@ -120,10 +120,7 @@ async def test_an_answer_with_another_number_of_results_breaks_the_protocol(coun
 
 
 async def test_a_transaction_that_is_too_large_for_one_request_says_of_how_many_operations_it_is() -> None:
-    async def commit(request: MultiRequest) -> MultiReply:
-        raise ValueError("multi: the request has 9 bytes, but a server accepts 8")
-
-    transaction = Transaction(commit, "", _refusal, asyncio.get_running_loop())
+    transaction, _ = _answered(error=ValueError("multi: the request has 9 bytes, but a server accepts 8"))
     transaction.delete("/a")
     transaction.delete("/b")
     with pytest.raises(

@@ -43,7 +43,7 @@ RECORDS: list[type[Record]] = sorted(
         value
         for module in (records, requests, multi)
         for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Record) and hasattr(value, "__dataclass_fields__")
+        if isinstance(value, type) and issubclass(value, Record) and "_is_frozen" in vars(value)
     },
     key=lambda cls: cls.__name__,
 )

@@ -10,8 +10,7 @@ import pytest
 import zkwire
 from tests.support.examples import some_in_quick
 from tests.support.rogue import Peer, Rogue
-from zkwire.client import delete_tree as module
-from zkwire.client import requester
+from zkwire.client import trees as module
 from zkwire.testing import Server
 from zkwire.wire.requests import GetChildren2Request
 
@@ -159,7 +158,7 @@ async def test_a_node_that_may_not_be_listed_is_named_if_it_is_not_empty() -> No
 
 
 async def test_no_more_nodes_are_listed_at_a_time_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requester, "_MOST_UNANSWERED", 2)
+    monkeypatch.setattr(module, "_MOST_UNANSWERED", 2)
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await zk.create("/tree")
         for number in range(5):

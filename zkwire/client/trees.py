@@ -1,0 +1,249 @@
+"""The verbs that create a path with all nodes above it, and delete a node with all nodes below it.
+
+A tree is listed level by level, then deleted from the bottom, many nodes at a time.  Other clients may create and
+delete nodes of the tree meanwhile, and even create a new tree at its path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from zkwire import paths
+from zkwire.client.operations import Create
+from zkwire.client.requester import Requester, Verbs, creation
+from zkwire.errors import (
+    ConnectionLostError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    ServerError,
+    ZooKeeperError,
+)
+from zkwire.wire.multi import MultiRequest, batched
+from zkwire.wire.records import ACL, OPEN_ACL
+from zkwire.wire.requests import DeleteRequest, ExistsRequest, GetChildren2Request, GetChildrenRequest, Request
+from zkwire.wire.watch_table import WatchKind
+
+_PROTECTED: Final = ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config")
+_MOST_ROUNDS: Final = 10
+# The server could take larger transactions.  But all other writes wait while it applies one.
+_MOST_DELETES: Final = 1000  # of one transaction
+_MOST_BYTES: Final = 256 * 1024  # of one transaction
+# Bytes of memory for the paths of a tree: about four million nodes.  A server that lies can list nodes without end.
+_MOST_LISTED: Final = 512 * 1024 * 1024
+_MOST_UNANSWERED: Final = 10_000  # requests, to bound memory
+_NODE_SIZE: Final = 64  # bytes that a path takes beside its characters
+
+
+class Trees(Verbs):
+    """The verbs of a Client that are about a path of nodes, or a tree."""
+
+    async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
+        """Create the node and every missing node above it, the chroot included; nodes that exist stay as they are.
+
+        Args:
+            path: The node.
+            container: Whether the node itself, if missing, becomes a container; those above are persistent.
+            acl: The access control list of the nodes that are created.
+
+        Raises:
+            NoAuthError: If the ACL of a node does not allow to create the next one.
+
+        Cancellation:
+            The nodes that it has created stay.
+
+        Order:
+            All creates leave together, so that a request sent after them finds the path.
+        """
+        await self._ensure(self._server_path(path), container=container, acl=acl)
+
+    async def delete_tree(self, path: str) -> None:
+        """Delete the node and all nodes below it (requests: getChildren, multi, delete).
+
+        It is not a transaction: other clients may see a part of the tree gone.  It copes with clients that create and
+        delete nodes in the tree meanwhile, unless they create without end.  A new node that another client creates at
+        the path after the deletion is left alone.
+
+        Args:
+            path: The node.
+
+        Raises:
+            NoNodeError: If there is no node at the beginning.
+            NotEmptyError: If nodes are created faster than they are deleted.
+            NoAuthError: If a node may not be deleted; a part of the tree may be deleted already.
+            ZooKeeperError: If the tree has more than about four million nodes; nothing is deleted.
+            ValueError: If it is the root or /zookeeper, which no server deletes.
+
+        Cancellation:
+            The nodes that are not yet deleted stay.
+        """
+        await _delete_tree(self._requester, path)
+
+    async def _ensure(self, path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
+        """Create the node at the server's `path`, and every missing node above it, in one write."""
+        above = paths.ancestors(path)
+        creates = [creation("", Create(each, container=container and each == path, acl=acl)) for each in above]
+        # If this is cancelled, nodes that exist by now stay: another client may have found one already.
+        answers = await self._requester.ask_all([(create, None, WatchKind.DATA) for create in creates])
+        if not answers or not isinstance(answers[-1], ZooKeeperError) or isinstance(answers[-1], NodeExistsError):
+            return
+        if isinstance(answers[-1], NoAuthError):
+            # The server checks the permission to create first: NoAuth says nothing about whether the node exists.
+            with contextlib.suppress(NoNodeError):
+                await self._requester.ask(ExistsRequest(path, False))
+                return
+        raise next(
+            answer
+            for answer in answers
+            if isinstance(answer, ZooKeeperError) and not isinstance(answer, NodeExistsError)
+        )
+
+
+async def _delete_tree(requester: Requester, path: str) -> None:
+    """Delete the node and all nodes below it; see Client.delete_tree."""
+    root = requester.server_path(path)
+    if root in _PROTECTED:
+        raise ValueError(f"{path}: no server deletes its own node {root}; delete the trees below it one by one")
+    root_czxid = None
+    remaining: list[ZooKeeperError] = []
+    for attempt in range(_MOST_ROUNDS):
+        try:
+            reply = await requester.ask(GetChildren2Request(root, False))
+        except NoNodeError:
+            if root_czxid is None:
+                raise
+            return
+        if root_czxid is None:
+            root_czxid = reply.stat.czxid
+        elif reply.stat.czxid != root_czxid:  # our tree is gone, and another client has created a new node at its path
+            return
+        listing = _Listing(path, root)
+        listing.add(root, reply.children)
+        await listing.complete(requester)
+        deletes: list[Request[Any]] = [DeleteRequest(node, -1) for node in reversed(listing.tree)]
+        if attempt == 0:
+            # The usual case: no other client changes the tree, so that transactions succeed.
+            if await _delete_in_transactions(requester, deletes):
+                return
+            continue
+        # Another client changes the tree: delete each node by itself, so that one refusal does not undo the others.
+        remaining = await _delete_each(requester, deletes)
+        if not remaining:
+            return
+        for error in remaining:
+            if not isinstance(error, NotEmptyError | ConnectionLostError):
+                raise error
+        if listing.refusal is not None:  # nodes that we may not list keep the tree: no attempt can succeed
+            raise listing.refusal
+    error = remaining[0]
+    if isinstance(error, ServerError):
+        error.hint = "nodes are created below it as fast as they are deleted"
+    raise error
+
+
+class _Listing:
+    """The nodes of a tree, as the server lists them.
+
+    Args:
+        path: The caller's path of the tree.
+        root: The server's path of it.
+
+    Attributes:
+        tree: The server's paths of the nodes, parents first.
+        refusal: A NoAuthError if the children of some node could not be listed.
+    """
+
+    def __init__(self, path: str, root: str) -> None:
+        self.tree = [root]
+        self.refusal: NoAuthError | None = None
+        self._path = path
+        self._size = 0
+        self._next_level: list[str] = []
+
+    def add(self, parent: str, names: Sequence[str]) -> None:
+        """Add the children of `parent`, or raise ZooKeeperError when the tree is too large."""
+        self._size += len(names) * (len(parent) + 1 + _NODE_SIZE) + sum(map(len, names))
+        if self._size > _MOST_LISTED:
+            raise ZooKeeperError(
+                f"{self._path}: the tree has too many nodes to be listed at once: delete the trees below it one by one"
+            )
+        self._next_level += [paths.join(parent, name) for name in names]
+
+    async def complete(self, requester: Requester) -> None:
+        """List the tree level by level, from the nodes that were added."""
+        while self._next_level:
+            level, self._next_level = self._next_level, []
+            await ask_each(requester, (GetChildrenRequest(path, False) for path in level), self._listed)
+
+    def _listed(self, request: Request[Any], answer: Any) -> None:
+        path = request.subject or ""
+        if isinstance(answer, NoNodeError):  # another client was faster
+            return
+        self.tree.append(path)
+        if isinstance(answer, NoAuthError):
+            self.refusal = answer  # not the end: if it has no children, the parent's permissions suffice to delete it
+        elif isinstance(answer, ZooKeeperError):
+            raise answer
+        else:
+            self.add(path, answer.children)
+
+
+async def _delete_in_transactions(requester: Requester, deletes: Sequence[Request[Any]]) -> bool:
+    """Send the deletes as transactions, all in one write; return whether every transaction has succeeded."""
+    succeeded: list[bool] = []
+
+    def take(_: object, answer: Any) -> None:
+        succeeded.append(not isinstance(answer, ZooKeeperError) and not answer.error)
+
+    batches = batched(deletes, min(_MOST_BYTES, requester.body_limit), _MOST_DELETES)
+    await ask_each(requester, map(MultiRequest, batches), take)
+    return all(succeeded)
+
+
+async def _delete_each(requester: Requester, deletes: Sequence[Request[Any]]) -> list[ZooKeeperError]:
+    """Send the deletes one by one, all in one write; return the errors of those whose node may still exist."""
+    errors: list[ZooKeeperError] = []
+
+    def take(_: object, answer: Any) -> None:
+        if isinstance(answer, ZooKeeperError) and not isinstance(answer, NoNodeError):
+            errors.append(answer)
+
+    await ask_each(requester, deletes, take)
+    return errors
+
+
+async def ask_each(
+    requester: Requester, requests: Iterable[Request[Any]], take: Callable[[Request[Any], Any], None]
+) -> None:
+    """Send `requests`, and call `take` with each one and its reply, ServerError or ConnectionLostError, in order.
+
+    Unlike `Requester.ask_all` it keeps no replies, so that they may be many and large, and leaves no more than 10,000
+    unanswered.  If `take` raises an error, the requests that are left are abandoned.
+    """
+    pending: deque[tuple[asyncio.Future[Any], Request[Any]]] = deque()
+
+    async def take_first() -> None:
+        future, request = pending[0]
+        with contextlib.suppress(ServerError, ConnectionLostError):
+            await future
+        pending.popleft()
+        error = future.exception()
+        take(request, future.result() if error is None else requester.failure(error))
+
+    try:
+        for request in requests:
+            if len(pending) == _MOST_UNANSWERED:
+                await take_first()
+            pending.append((requester.requests.submit(request), request))
+        while pending:
+            await take_first()
+    except BaseException as error:
+        requester.strip(error)
+        for future, request in pending:
+            requester.let_go(future, request)
+        raise
