@@ -243,7 +243,8 @@ class Server:
         if answer is None:
             self.machine.receive(wire.connection, frame, now)
         elif answer is not False:
-            self.machine.refuse(wire.connection, int.from_bytes(frame[:4], "big", signed=True), int(answer))
+            xid = int.from_bytes(frame[:4], "big", signed=True)
+            self.machine.reply(wire.connection, xid, self.machine.last_zxid, int(answer))
         self._send()
 
     def _send(self) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
-from ipaddress import IPv6Address
+from collections.abc import Sequence
+from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 from zkwire.errors import InvalidACLError, MarshallingError
 from zkwire.testing.memory.refusal import Refused
 from zkwire.wire.records import ACL
-
-_DECIMAL: Final = re.compile(r"[+-]?0*[0-9]{1,10}").fullmatch
-_HEXADECIMAL: Final = re.compile(r"[0-9a-fA-F]{1,4}").fullmatch
 
 
 class Identity(NamedTuple):
@@ -60,11 +57,6 @@ def authenticate(scheme: str | None, data: bytes | None, peer: Identity, super_d
         return []
     identity = digest_id(data.decode("utf-8", "replace"))
     return [*([SUPER] if identity == super_digest else []), Identity("digest", identity)]
-
-
-def in_java_order(identities: Iterable[Identity]) -> list[Identity]:
-    """Return the identities in the order of the real server, which keeps them in a hash table of 16 buckets."""
-    return sorted(identities, key=lambda identity: _spread(_hash_of_identity(identity)) & 15)
 
 
 def is_allowed(acl: Sequence[ACL], perms: int, identities: Sequence[Identity]) -> bool:
@@ -132,50 +124,18 @@ def _ip_matches(peer: str, expression: str) -> bool:
 
 
 def _parse_ip(expression: str) -> tuple[bytes, int] | None:
+    """Return the address and the number of bits that "10.0.0.0/8" or "::1" means, None if it means none."""
     text, slash, bits = expression.partition("/")
     address = _address(text)
     if address is None:
         return None
     if not slash:
         return address, len(address) * 8
-    if not _DECIMAL(bits) or not 0 <= int(bits) <= len(address) * 8:
-        return None
-    return address, int(bits)
+    return (address, int(bits)) if bits.isdecimal() and int(bits) <= len(address) * 8 else None
 
 
 def _address(text: str) -> bytes | None:
-    """Return the bytes of an address; the real server accepts more spellings than Python's ipaddress does."""
-    if ":" in text:
-        return _address6(text)
-    parts = text.split(".")
-    if len(parts) != 4 or not all(_DECIMAL(part) and 0 <= int(part) <= 255 for part in parts):
+    try:
+        return None if "%" in text else ip_address(text).packed
+    except ValueError:
         return None
-    return bytes(int(part) for part in parts)
-
-
-def _address6(text: str) -> bytes | None:
-    halves = [half.split(":") if half else [] for half in text.split("::")]
-    written = [group for half in halves for group in half]
-    if len(halves) > 2 or (len(written) != 8 if len(halves) == 1 else len(written) > 7):
-        return None
-    if not all(_HEXADECIMAL(group) for group in written):
-        return None
-    groups = [int(group, 16).to_bytes(2, "big") for group in written]
-    head = b"".join(groups[: len(halves[0])])
-    tail = b"".join(groups[len(halves[0]) :])
-    return head + bytes(16 - len(head) - len(tail)) + tail
-
-
-def _hash_of_identity(identity: Identity) -> int:
-    return (37 * (37 * 17 + _hash_of_text(identity.scheme)) + _hash_of_text(identity.id)) % 2**32
-
-
-def _hash_of_text(text: str) -> int:
-    value = 0
-    for character in text:
-        value = (31 * value + ord(character)) % 2**32
-    return value
-
-
-def _spread(value: int) -> int:
-    return value ^ value >> 16

@@ -11,29 +11,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol
-
-
-class Timer(Protocol):
-    """A scheduled call, which can be cancelled."""
-
-    def cancel(self) -> None: ...
-
-
-class Clock(Protocol):
-    """The interface of a clock; all times in seconds."""
-
-    def time(self) -> float:
-        """Return the time that timeouts are measured by; it never goes back."""
-        ...
-
-    def wall(self) -> float:
-        """Return the time since 1970, which becomes the ctime and mtime of nodes."""
-        ...
-
-    def call_at(self, when: float, call: Callable[[], object]) -> Timer:
-        """Make `call` when `time()` has reached `when`."""
-        ...
+from typing import TypeAlias
 
 
 class LoopClock:
@@ -47,10 +25,10 @@ class LoopClock:
         return self._loop.time()
 
     def wall(self) -> float:
-        """The time of day."""
+        """Return the seconds since 1970, which become the ctime and mtime of nodes."""
         return time.time()
 
-    def call_at(self, when: float, call: Callable[[], object]) -> Timer:
+    def call_at(self, when: float, call: Callable[[], object]) -> asyncio.TimerHandle:
         """Make `call` at the loop's time `when`."""
         return self._loop.call_at(when, call)
 
@@ -73,7 +51,8 @@ class VirtualClock:
 
     Several servers may use one clock. A client does not use it: it sees what the servers do, not that time has passed.
 
-    Arguments: `wall`, the time of day at the start, in seconds since 1970; None takes the computer's.
+    Args:
+        wall: The time of day at the start, in seconds since 1970; None takes the computer's.
     """
 
     def __init__(self, wall: float | None = None) -> None:
@@ -87,10 +66,10 @@ class VirtualClock:
         return self._now
 
     def wall(self) -> float:
-        """The time of day, in seconds since 1970."""
+        """Return the time of day, in seconds since 1970."""
         return self._wall + self._now
 
-    def call_at(self, when: float, call: Callable[[], object]) -> Timer:
+    def call_at(self, when: float, call: Callable[[], object]) -> _Call:
         """Make `call` in the `advance` that reaches `when`."""
         timer = _Call(call)
         heapq.heappush(self._calls, (when, next(self._order), timer))
@@ -101,7 +80,9 @@ class VirtualClock:
 
         The servers have then written their output, but clients read it only in a later turn of their event loop: await
         something that depends on it.
-        Raises: ValueError when `seconds` is negative, infinite or no number.
+
+        Raises:
+            ValueError: if `seconds` is negative, infinite or not a number.
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"a clock advances by 0 or more seconds, not by {seconds!r}")
@@ -112,3 +93,7 @@ class VirtualClock:
             if timer.call is not None:
                 timer.call()
         self._now = end
+
+
+Clock: TypeAlias = LoopClock | VirtualClock
+Timer: TypeAlias = asyncio.TimerHandle | _Call

@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections.abc import Callable
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypedDict, TypeVar, Unpack
 
 from zkwire.errors import ServerError
 from zkwire.testing.memory.operations import OPERATIONS
@@ -73,12 +73,22 @@ class RequestBytes:
         return [request.prefix if isinstance(request, GetEphemeralsRequest) else request.subject]
 
 
+class Choice(TypedDict, total=False):
+    """How a fault chooses requests, see Faults."""
+
+    path: PathPattern
+    session: int | None
+    nth: int
+    times: int | None
+
+
 class Selector:
     """Chooses requests: those that fit, from the `nth` on, `times` of them (None: all)."""
 
     def __init__(
         self,
         operation: Operation = None,
+        *,
         path: PathPattern = None,
         session: int | None = None,
         nth: int = 1,
@@ -90,7 +100,7 @@ class Selector:
         self._path = path
         self._session = None if session is None else signed(session)
         # Without any property of a request, a fault is about all output, not only about replies.
-        self.is_everything = operation is None and path is None and nth == 1 and times is None
+        self.is_everything = operation is None and self._path is None and nth == 1 and times is None
         self._to_pass = nth - 1
         self._left = times
 
@@ -151,24 +161,23 @@ class Fault:
     """
 
     def __init__(
-        self,
-        name: str,
-        selector: Selector,
-        ended: Callable[[Fault], None],
-        *,
-        point: str = REQUEST,
-        code: int = 0,
-        seconds: float = 0.0,
+        self, name: str, selector: Selector, ended: Callable[[Fault], None], *, code: int = 0, seconds: float = 0.0
     ) -> None:
         self.name = name
         self.selector = selector
-        self.point = point  # where it strikes: one of the three names above
         self.code = code  # with which error it answers
         self.seconds = seconds  # for how long it delays
         self.hits = 0
         self.is_over = False
         self._ended = ended
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+
+    @property
+    def point(self) -> str:
+        """Where it strikes: REQUEST, OUTPUT or CONNECTION."""
+        if self.name == "refuse_connections":
+            return CONNECTION
+        return OUTPUT if self.selector.is_everything and self.name in ("hold_replies", "delay_replies") else REQUEST
 
     async def until_hit(self, hits: int = 1) -> None:
         """Wait until the fault has struck `hits` times in all."""
@@ -240,56 +249,24 @@ class Faults:
     def __init__(self) -> None:
         self._faults: list[Fault] = []
 
-    def drop_before(
-        self,
-        operation: Operation = None,
-        *,
-        path: PathPattern = None,
-        session: int | None = None,
-        nth: int = 1,
-        times: int | None = 1,
-    ) -> Fault:
+    def drop_before(self, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
         """Drop the connection when a chosen request arrives; the request is not carried out."""
-        return self._begin(Fault("drop_before", Selector(operation, path, session, nth, times), self._fault_ended))
+        choice.setdefault("times", 1)
+        return self._begin(Fault("drop_before", Selector(operation, **choice), self._fault_ended))
 
-    def drop_after(
-        self,
-        operation: Operation = None,
-        *,
-        path: PathPattern = None,
-        session: int | None = None,
-        nth: int = 1,
-        times: int | None = 1,
-    ) -> Fault:
+    def drop_after(self, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
         """Carry out a chosen request and drop its connection in place of the reply."""
-        return self._begin(Fault("drop_after", Selector(operation, path, session, nth, times), self._fault_ended))
+        choice.setdefault("times", 1)
+        return self._begin(Fault("drop_after", Selector(operation, **choice), self._fault_ended))
 
-    def answering(
-        self,
-        operation: Operation,
-        error: Refusal,
-        *,
-        path: PathPattern = None,
-        session: int | None = None,
-        nth: int = 1,
-        times: int | None = None,
-    ) -> Fault:
+    def answering(self, operation: Operation, error: Refusal, **choice: Unpack[Choice]) -> Fault:
         """Answer requests with `error` (a ServerError, its class, or a code) without carrying them out."""
         code = error if isinstance(error, int) else error.code
         if code == 0:
             raise ValueError("0 is the code of success: give an error that has a code")
-        selector = Selector(operation, path, session, nth, times)
-        return self._begin(Fault("answering", selector, self._fault_ended, code=code))
+        return self._begin(Fault("answering", Selector(operation, **choice), self._fault_ended, code=code))
 
-    def hold_replies(
-        self,
-        operation: Operation = None,
-        *,
-        path: PathPattern = None,
-        session: int | None = None,
-        nth: int = 1,
-        times: int | None = None,
-    ) -> Hold:
+    def hold_replies(self, operation: Operation = None, **choice: Unpack[Choice]) -> Hold:
         """Keep back replies until `release`, or until the end of the block; the requests are carried out.
 
         Without an argument, or with `session` alone, it holds all output from now on; otherwise it holds the reply to
@@ -298,19 +275,9 @@ class Faults:
         Order:
             What follows on the same connection, events too, waits for the held reply.
         """
-        selector = Selector(operation, path, session, nth, times)
-        return self._begin(Hold("hold_replies", selector, self._fault_ended, point=_held_at(selector)))
+        return self._begin(Hold("hold_replies", Selector(operation, **choice), self._fault_ended))
 
-    def delay_replies(
-        self,
-        seconds: float,
-        operation: Operation = None,
-        *,
-        path: PathPattern = None,
-        session: int | None = None,
-        nth: int = 1,
-        times: int | None = None,
-    ) -> Fault:
+    def delay_replies(self, seconds: float, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
         """Keep back replies for `seconds` of the server's clock.
 
         Without an argument, or with `session` alone, it delays all output from now on; otherwise it delays the reply to
@@ -321,13 +288,12 @@ class Faults:
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"a delay lasts 0 or more seconds, not {seconds!r}")
-        selector = Selector(operation, path, session, nth, times)
-        fault = Fault("delay_replies", selector, self._fault_ended, point=_held_at(selector), seconds=seconds)
-        return self._begin(fault)
+        selector = Selector(operation, **choice)
+        return self._begin(Fault("delay_replies", selector, self._fault_ended, seconds=seconds))
 
     def refuse_connections(self) -> Fault:
         """Close every new connection at once; open connections stay."""
-        return self._begin(Fault("refuse_connections", Selector(), self._fault_ended, point=CONNECTION))
+        return self._begin(Fault("refuse_connections", Selector(), self._fault_ended))
 
     # -- for the server -----------------------------------------------------------------------------------
 
@@ -344,7 +310,3 @@ class Faults:
 
     def _fault_ended(self, fault: Fault) -> None:
         self._faults.remove(fault)
-
-
-def _held_at(selector: Selector) -> str:
-    return OUTPUT if selector.is_everything else REQUEST

@@ -11,7 +11,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from zkwire.testing.memory.machine import Machine, ServerConnection
 from zkwire.testing.memory.watch_manager import SEE_CHILDREN, SEE_DATA
@@ -21,34 +21,14 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-class _Asked(NamedTuple):
-    """The input of an answer; `now` is of the server's clock, `wall` in seconds since 1970."""
-
-    machine: Machine
-    now: float
-    wall: float
-    port: int
-
-
-def answer(
-    machine: Machine, connection: ServerConnection, word: bytes, now: float, wall: float, port: int
-) -> bytes | None:
-    """Return the answer to `word`, None when there is no such word.
-
-    Args:
-        machine: The server.
-        connection: The connection on which it was asked.
-        word: The word.
-        now: The server's time.
-        wall: Seconds since 1970 at that moment.
-        port: The port of the server.
-    """
+def answer(machine: Machine, connection: ServerConnection, word: bytes) -> bytes | None:
+    """Return the answer to `word`, which was sent on `connection`; None when there is no such word."""
     answerer = _WORDS.get(word)
     if answerer is None:
         return None
     machine.received += 1
     connection.received += 1
-    return answerer(_Asked(machine, now, wall, port)).encode()
+    return answerer(machine).encode()
 
 
 def _lines(lines: Iterable[str]) -> str:
@@ -59,8 +39,7 @@ def _pairs(values: dict[str, object], separator: str = "=") -> str:
     return _lines(f"{name}{separator}{value}" for name, value in values.items())
 
 
-def _srvr(asked: _Asked, clients: str = "") -> str:
-    machine = asked.machine
+def _srvr(machine: Machine, clients: str = "") -> str:
     values = {
         "Latency min/avg/max": "0/0.0/0",
         "Received": machine.received,
@@ -74,12 +53,12 @@ def _srvr(asked: _Asked, clients: str = "") -> str:
     return f"Zookeeper version: {VERSION}\n{clients}{_pairs(values, ': ')}"
 
 
-def _stat(asked: _Asked) -> str:
-    return _srvr(asked, f"Clients:\n{_lines(f'{_client(each)})' for each in asked.machine.connections)}\n")
+def _stat(machine: Machine) -> str:
+    return _srvr(machine, f"Clients:\n{_lines(f'{_client(each)})' for each in machine.connections)}\n")
 
 
-def _cons(asked: _Asked) -> str:
-    return _lines([*(_details(asked, connection) for connection in asked.machine.connections), ""])
+def _cons(machine: Machine) -> str:
+    return _lines([*(_details(machine, connection) for connection in machine.connections), ""])
 
 
 def _client(connection: ServerConnection) -> str:
@@ -88,11 +67,11 @@ def _client(connection: ServerConnection) -> str:
     return f" /{connection.peer}:{connection.port}[{ready}]({counts}"
 
 
-def _details(asked: _Asked, connection: ServerConnection) -> str:
+def _details(machine: Machine, connection: ServerConnection) -> str:
     session = connection.session
     if session is None:
         return f"{_client(connection)})"
-    opened = _milliseconds(asked.wall - (asked.now - connection.opened))
+    opened = machine.wall_ms() - _milliseconds(machine.now - connection.opened)
     asked_last = "" if connection.last_operation == "NA" else f",lcxid={connection.last_xid % 2**64:#x}"
     return (
         f"{_client(connection)},sid={_session_of(connection)},lop={connection.last_operation},est={opened},"
@@ -101,12 +80,12 @@ def _details(asked: _Asked, connection: ServerConnection) -> str:
     )
 
 
-def _conf(asked: _Asked) -> str:
-    settings = asked.machine.settings
+def _conf(machine: Machine) -> str:
+    settings = machine.settings
     shortest, longest = settings.timeout_range_ms()
     return _pairs(
         {
-            "clientPort": asked.port,
+            "clientPort": machine.port,
             "secureClientPort": -1,
             "dataDir": "(in memory)",
             "dataDirSize": 0,
@@ -122,7 +101,7 @@ def _conf(asked: _Asked) -> str:
     )
 
 
-def _envi(asked: _Asked) -> str:
+def _envi(machine: Machine) -> str:
     return "Environment:\n" + _pairs(
         {
             "zookeeper.version": VERSION,
@@ -138,8 +117,7 @@ def _envi(asked: _Asked) -> str:
     )
 
 
-def _mntr(asked: _Asked) -> str:
-    machine = asked.machine
+def _mntr(machine: Machine) -> str:
     values = {
         "zk_version": VERSION,
         "zk_server_state": "standalone",
@@ -156,19 +134,18 @@ def _mntr(asked: _Asked) -> str:
         "zk_max_latency": 0,
         "zk_approximate_data_size": machine.tree.data_size,
         "zk_local_sessions": 0,
-        "zk_uptime": _milliseconds(asked.now - machine.start),
+        "zk_uptime": _milliseconds(machine.now - machine.start),
     }
     return _pairs(values, "\t")
 
 
-def _dump(asked: _Asked) -> str:
-    machine = asked.machine
+def _dump(machine: Machine) -> str:
     ends: dict[float, list[int]] = {}
     for session in machine.sessions.by_id.values():
         ends.setdefault(machine.sessions.deadline(session), []).append(session.id)
     lines = ["SessionTracker dump:", f"Session Sets ({len(ends)})/({len(machine.sessions)}):"]
     for end, ids in sorted(ends.items()):
-        lines.append(f"{len(ids)} expire at {_date(asked.wall + end - asked.now)}:")
+        lines.append(f"{len(ids)} expire at {_date(machine.wall_ms() / 1000 + end - machine.now)}:")
         lines += [f"\t{session_id % 2**64:#x}" for session_id in ids]
     owners = machine.tree.ephemerals
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
@@ -178,26 +155,26 @@ def _dump(asked: _Asked) -> str:
     count = len(machine.connections)
     lines += ["Connections dump:", f"Connections Sets ({min(count, 1)})/({count}):"]
     if count:
-        lines.append(f"{count} expire at {_date(asked.wall)}:")
+        lines.append(f"{count} expire at {_date(machine.wall_ms() / 1000)}:")
     for connection in machine.connections:
         lines.append(f"\tip: /{connection.peer}:{connection.port} sessionId: {_session_of(connection)}")
     return _lines(lines)
 
 
-def _wchs(asked: _Asked) -> str:
-    watches = list(asked.machine.watches.seeing(SEE_DATA))
+def _wchs(machine: Machine) -> str:
+    watches = list(machine.watches.seeing(SEE_DATA))
     paths, connections = {path for path, _ in watches}, {connection for _, connection in watches}
     return f"{len(connections)} connections watching {len(paths)} paths\nTotal watches:{len(watches)}\n"
 
 
-def _wchc(asked: _Asked) -> str:
+def _wchc(machine: Machine) -> str:
     """Return the data watches by session."""
-    return _grouped((_session_of(connection), path) for path, connection in asked.machine.watches.seeing(SEE_DATA))
+    return _grouped((_session_of(connection), path) for path, connection in machine.watches.seeing(SEE_DATA))
 
 
-def _wchp(asked: _Asked) -> str:
+def _wchp(machine: Machine) -> str:
     """Return the data watches by path."""
-    return _grouped((path, _session_of(connection)) for path, connection in asked.machine.watches.seeing(SEE_DATA))
+    return _grouped((path, _session_of(connection)) for path, connection in machine.watches.seeing(SEE_DATA))
 
 
 def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
@@ -207,15 +184,15 @@ def _grouped(pairs: Iterable[tuple[str, str]]) -> str:
     return _lines([*(line for first, lines in groups.items() for line in (first, *lines)), ""])
 
 
-def _crst(asked: _Asked) -> str:
-    for connection in asked.machine.connections:
+def _crst(machine: Machine) -> str:
+    for connection in machine.connections:
         connection.received = connection.sent = 0
         connection.last_operation, connection.last_zxid, connection.last_response = "NA", -1, 0.0
     return "Connection stats reset.\n"
 
 
-def _srst(asked: _Asked) -> str:
-    asked.machine.received = asked.machine.sent = 0
+def _srst(machine: Machine) -> str:
+    machine.received = machine.sent = 0
     return "Server stats reset.\n"
 
 
@@ -234,11 +211,11 @@ def _date(wall: float) -> str:
     return f"{day} {month} {at.tm_mday:02} {time.strftime('%H:%M:%S', at)} UTC {at.tm_year}"
 
 
-_WORDS: Final[dict[bytes, Callable[[_Asked], str]]] = {
-    b"ruok": lambda asked: "imok",
-    b"isro": lambda asked: "rw",
-    b"gtmk": lambda asked: "306",
-    b"dirs": lambda asked: "datadir_size: 0\nlogdir_size: 0\n",
+_WORDS: Final[dict[bytes, Callable[[Machine], str]]] = {
+    b"ruok": lambda machine: "imok",
+    b"isro": lambda machine: "rw",
+    b"gtmk": lambda machine: "306",
+    b"dirs": lambda machine: "datadir_size: 0\nlogdir_size: 0\n",
     b"srvr": _srvr,
     b"stat": _stat,
     b"mntr": _mntr,

@@ -44,10 +44,19 @@ class Machine(State):
         settings: The configuration.
         now: Seconds by the clock that every later `now` is read from.
         wall: Seconds since 1970 at that moment.
+        port: The port that four-letter words show.
     """
 
-    def __init__(self, settings: Settings = Settings(), *, now: float = 0.0, wall: float = 0.0) -> None:  # noqa: B008
+    def __init__(
+        self,
+        settings: Settings = Settings(),  # noqa: B008
+        *,
+        now: float = 0.0,
+        wall: float = 0.0,
+        port: int = 0,
+    ) -> None:
         super().__init__(settings, now, wall)
+        self.port = port
         self._cleanup_at = now + settings.container_interval
         self._special: dict[int, Callable[[ServerConnection, int, bytes], None]] = {
             requests.AuthRequest.opcode: self._authenticate,
@@ -97,10 +106,6 @@ class Machine(State):
         connection.closing = True
         connection.outgoing.clear()
         self.forget(connection)
-
-    def refuse(self, connection: ServerConnection, xid: int, err: int) -> None:
-        """Answer a request with the error `err` without carrying it out."""
-        self.reply(connection, xid, self.last_zxid, err)
 
     def _connect(self, connection: ServerConnection, payload: bytes) -> None:
         """Answer a ConnectRequest; the decisions come in the order in which the real server makes them."""
@@ -239,7 +244,7 @@ class Machine(State):
             self.reply(connection, xid, 0, _AUTH_FAILED)
             self.close(connection)
             return
-        connection.identities = access.in_java_order(dict.fromkeys([*connection.identities, *gained]))
+        connection.identities = list(dict.fromkeys([*gained, *connection.identities]))
         self.reply(connection, xid, 0, 0)
 
     def _refuse_sasl(self, connection: ServerConnection, xid: int, payload: bytes) -> None:

@@ -172,7 +172,7 @@ class Server(Faults):
         self.clock = self._given_clock or LoopClock()
         now = self.clock.time()
         if self._machine is None:
-            self._machine = Machine(self._settings, now=now, wall=self.clock.wall())
+            self._machine = Machine(self._settings, now=now, wall=self.clock.wall(), port=self.port)
         else:
             self._machine.restart(now, lose_data=lose_data)
         loop = asyncio.get_running_loop()
@@ -345,8 +345,9 @@ class Server(Faults):
     def link_began(self, link: ServerLink, word: bytes) -> bytes | None:
         """Return the answer to a four-letter word, the first bytes of a connection; None when they are no such word."""
         assert link.connection is not None
-        now, wall = self.clock.time(), self.clock.wall()
-        return four_letter_words.answer(self._running(), link.connection, word, now, wall, self.port)
+        machine = self._running()
+        machine.now = self.clock.time()
+        return four_letter_words.answer(machine, link.connection, word)
 
     def flush(self) -> None:
         """Write the machine's output, in one write for each connection, and set the timer for its next deadline."""

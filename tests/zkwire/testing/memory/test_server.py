@@ -160,7 +160,7 @@ async def test_a_restart_keeps_port_data_sessions_and_ephemerals() -> None:
 
 
 async def test_a_restart_can_lose_everything() -> None:
-    """As the real one: a client that has seen a later zxid is not let in, until by its own clock its session must be over."""
+    """As with a real one, a client that has seen a later zxid must give its session up first."""
     async with Server(tick_time=0.1) as server, zkwire.connect(server.hosts, session_timeout=0.5) as zk:
         await zk.create("/kept", b"x")
         session, (_, watch) = zk.session_id, await zk.exists_and_watch("/kept")
