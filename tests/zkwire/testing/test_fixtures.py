@@ -132,17 +132,6 @@ def test_client(zk):
 def test_server(zk_server):
     pass
 """,
-    "setup": """
-@pytest.fixture
-def broken(zk):
-    raise RuntimeError("broken on purpose")
-
-async def test_it(broken):
-    pass
-
-async def test_missing(zk_options):
-    pass
-""",
     "examples": """
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -204,46 +193,6 @@ def test_the_import_alone_is_enough(printed: str) -> None:
     assert len(outcomes(printed, "alone")) == 9
 
 
-@A_PYTEST_OF_ITS_OWN
-def test_one_of_the_two_names_is_enough_and_a_conftest_serves_all(tmp_path: Path) -> None:
-    module = "from zkwire.testing.fixtures import zk\nasync def test_it(zk):\n    await zk.ping()\n"
-    printed = run(tmp_path, {"users": module})
-    assert outcomes(printed) == {"test_it": "PASSED"}, printed
-    module = "async def test_it(zk, zk_server):\n    await zk.exists('/')\n"
-    printed = run(tmp_path, {"users": module}, conftest=IMPORT)
-    assert outcomes(printed) == {"test_it": "PASSED"}, printed
-
-
-PLUGIN = "zkwire.testing.fixtures"
-OF_EVERY_KIND = """
-async def test_async(zk, zk_server):
-    assert zk_server.sessions == [zk.session_id]
-
-def test_blocking(zk_process):
-    from zkwire.blocking import Portal
-    with Portal() as portal, portal.enter(zkwire.connect(zk_process.hosts)) as zk:
-        assert portal.call(zk.create, "/a") == "/a"
-
-async def test_both_servers(zk_server, zk_process):
-    async with zkwire.connect(zk_process.hosts) as zk:
-        await zk.create("/a")
-    async with zkwire.connect(zk_server.hosts) as zk:
-        assert await zk.exists("/a") is None
-"""
-
-
-@pytest.mark.parametrize(
-    ("conftest", "options"),
-    [("", ("-p", PLUGIN)), (f"pytest_plugins = ['{PLUGIN}']\n", ())],
-    ids=["option", "conftest"],
-)
-@A_PYTEST_OF_ITS_OWN
-def test_the_fixtures_are_a_plugin(tmp_path: Path, conftest: str, options: tuple[str, ...]) -> None:
-    printed = run(tmp_path, {"users": OF_EVERY_KIND}, conftest, *options)
-    passed = dict.fromkeys(("test_async", "test_blocking", "test_both_servers"), "PASSED")
-    assert outcomes(printed) == passed, printed
-
-
 def test_options_reach_the_process(printed: str) -> None:
     assert outcomes(printed, "process") == {"test_it": "PASSED"}, printed
 
@@ -269,12 +218,6 @@ def test_a_test_that_is_not_async_fails_with_an_instruction(printed: str) -> Non
     assert outcomes(printed, "blocking") == {"test_client": "ERROR", "test_server": "ERROR"}, printed
     for name in ("zk", "zk_server"):
         assert f"asks for {name}, which lives in the event loop of an async test: make the test `async def`" in printed
-
-
-def test_a_setup_that_fails_leaves_nothing_open(printed: str) -> None:
-    assert outcomes(printed, "setup") == {"test_it": "ERROR", "test_missing": "ERROR"}, printed
-    assert "broken on purpose" in printed
-    assert "ResourceWarning" not in printed
 
 
 RERUNS = """
@@ -307,14 +250,9 @@ async def test_flaky(zk, zk_server):
     assert len(seen) == 2, "fails at first"
     assert seen[0] is not seen[1]
 
-class TestClass:
-    async def test_method(self, zk):
-        seen.append(zk)
-        assert len(seen) == 4
-        await zk.create("/a")
 """
     printed = run(tmp_path, {"users": IMPORT + module}, conftest=RERUNS)
-    assert outcomes(printed) == {"test_flaky": "PASSED", "TestClass::test_method": "PASSED"}, printed
+    assert outcomes(printed) == {"test_flaky": "PASSED"}, printed
 
 
 def test_examples_of_hypothesis_share_the_server_of_their_test(printed: str) -> None:

@@ -177,20 +177,20 @@ class Machine(State):
             self.close(session.connection)  # first, so that no event is sent to a closed connection
         writes.end_session(self, session)
 
-    def restart(self, now: float, *, lose_data: bool = False) -> None:
-        """Restart the server: connections and watches are gone, sessions get their full timeout again.
-
-        With `lose_data` the nodes, the sessions and the count of transactions are gone as well.
-        """
+    def restart(self, now: float) -> None:
+        """Restart the server: connections and watches are gone, sessions get their full timeout again."""
         self.now = now
         for connection in list(self.connections):
             connection.outgoing.clear()
             self.close(connection)
-        if lose_data:
-            self.tree = type(self.tree)()
-            self.last_zxid = 0
-        self.sessions.restart(now, lose_data=lose_data)
+        self.sessions.restart(now)
         self._cleanup_at = now + self.settings.container_interval
+
+    def lose_data(self) -> None:
+        """Forget the nodes, the sessions and the count of transactions; a restart follows."""
+        self.tree = type(self.tree)()
+        self.last_zxid = 0
+        self.sessions.clear()
 
     # -- requests -----------------------------------------------------------------------------------------
 

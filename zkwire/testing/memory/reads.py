@@ -11,16 +11,7 @@ from typing import Final
 from zkwire.errors import BadArgumentsError, MarshallingError, NoWatcherError
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
-from zkwire.testing.memory.state import (
-    NO_ZXID,
-    NODE_CHILDREN_CHANGED,
-    NODE_CREATED,
-    NODE_DATA_CHANGED,
-    NODE_DELETED,
-    ServerConnection,
-    State,
-    encode_text,
-)
+from zkwire.testing.memory.state import NO_ZXID, Event, ServerConnection, State, encode_text
 from zkwire.testing.memory.tree import Node
 from zkwire.testing.memory.watch_manager import CHILD, DATA, KINDS, PERSISTENT, RECURSIVE
 from zkwire.wire import requests
@@ -152,9 +143,9 @@ def set_watches(
     """Set each watch again, or send the event that it has missed; the real server checks no ACLs here."""
     since = request.relative_zxid
     for paths, event, kind in (
-        (request.data, NODE_DATA_CHANGED, DATA),
-        (request.exist, NODE_CREATED, DATA),
-        (request.child, NODE_CHILDREN_CHANGED, CHILD),
+        (request.data, Event.CHANGED, DATA),
+        (request.exist, Event.CREATED, DATA),
+        (request.child, Event.CHILDREN, CHILD),
     ):
         for path in paths:
             missed = _missed(state.tree.nodes.get(path), event, since)
@@ -171,11 +162,11 @@ def set_watches(
 
 def _missed(node: Node | None, event: int, since: int) -> int:
     """Return the event that a watch waiting for `event` has missed since the zxid `since`, 0 if none."""
-    if event == NODE_CREATED:
-        return 0 if node is None else NODE_CREATED
+    if event == Event.CREATED:
+        return 0 if node is None else Event.CREATED
     if node is None:
-        return NODE_DELETED
-    return event if (node.mzxid if event == NODE_DATA_CHANGED else node.pzxid) > since else 0
+        return Event.DELETED
+    return event if (node.mzxid if event == Event.CHANGED else node.pzxid) > since else 0
 
 
 # -- several reads in one -----------------------------------------------------------------------------

@@ -134,7 +134,25 @@ class Server(Faults):
             OSError: if the port is taken.
             RuntimeError: if the server is running already.
         """
-        await self._start(lose_data=False)
+        if self._listener is not None:
+            raise RuntimeError(f"the server on {self.hosts} is running already")
+        if self._socket is None:
+            self._socket = _bind(self._host, self._wanted_port)
+        self.clock = self._given_clock or LoopClock()
+        now = self.clock.time()
+        if self._machine is None:
+            self._machine = Machine(self._settings, now=now, wall=self.clock.wall(), port=self.port)
+        else:
+            self._machine.restart(now)
+        self._is_up = True
+        try:
+            create_server = asyncio.get_running_loop().create_server
+            self._listener = await create_server(self._make_link, sock=self._socket, backlog=_BACKLOG)
+        except BaseException:
+            self._is_up = False
+            self._stop_listening(keep_port=False)
+            raise
+        self.flush()
 
     async def stop(self) -> None:
         """Stop: drop all connections and refuse new ones. The data, the sessions and the port are kept."""
@@ -142,8 +160,8 @@ class Server(Faults):
 
     async def restart(self, *, lose_data: bool = False) -> None:
         """Stop and start again on the same port, with the data and the sessions, or as an empty server."""
-        await self.stop()
-        await self._start(lose_data=lose_data)
+        async with self.stopped(lose_data=lose_data):
+            pass
 
     @contextlib.asynccontextmanager
     async def stopped(self, *, lose_data: bool = False) -> AsyncIterator[None]:
@@ -152,7 +170,9 @@ class Server(Faults):
         try:
             yield
         finally:
-            await self._start(lose_data=lose_data)
+            if lose_data and self._machine is not None:
+                self._machine.lose_data()
+            await self.start()
 
     async def close(self) -> None:
         """Stop and release everything: the port, the data and the sessions.
@@ -163,30 +183,6 @@ class Server(Faults):
             await self._go_down(keep_port=False)
         finally:
             self._machine = None
-
-    async def _start(self, *, lose_data: bool) -> None:
-        if self._listener is not None:
-            raise RuntimeError(f"the server on {self.hosts} is running already")
-        if self._socket is None:
-            self._socket = _bind(self._host, self._wanted_port)
-        self.clock = self._given_clock or LoopClock()
-        now = self.clock.time()
-        if self._machine is None:
-            self._machine = Machine(self._settings, now=now, wall=self.clock.wall(), port=self.port)
-        else:
-            self._machine.restart(now, lose_data=lose_data)
-        loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(
-            self._make_link, sock=self._socket, backlog=_BACKLOG, start_serving=False
-        )
-        self._is_up = True
-        try:
-            await self._listener.start_serving()
-        except BaseException:
-            self._is_up = False
-            self._stop_listening(keep_port=False)
-            raise
-        self.flush()
 
     async def _go_down(self, *, keep_port: bool) -> None:
         """Drop every connection and accept no more, then stop listening and wait until all sockets are closed."""

@@ -39,7 +39,9 @@ class ServerSession(Generic[C]):
 class Sessions(Generic[C]):
     """All living sessions by id.
 
-    Arguments: `tick_time`, seconds: sessions end only at its multiples; `now`, from which the ids are numbered.
+    Args:
+        tick_time: Seconds: sessions end only at its multiples.
+        now: The time from which the ids are numbered.
     """
 
     def __init__(self, tick_time: float, now: float) -> None:
@@ -86,11 +88,13 @@ class Sessions(Generic[C]):
         """Return when the next session expires unless its client sends something; None when there is no session."""
         return min(self._buckets) * self._tick / 1000 if self._buckets else None
 
-    def restart(self, now: float, *, lose_data: bool) -> None:
-        """Give every session its full timeout again, as a restarted server does, or forget all sessions."""
-        if lose_data:
-            self.by_id.clear()
-            self._buckets.clear()
+    def clear(self) -> None:
+        """Forget all sessions."""
+        self.by_id.clear()
+        self._buckets.clear()
+
+    def restart(self, now: float) -> None:
+        """Give every session its full timeout again, as a restarted server does."""
         for session in self.by_id.values():
             session.connection = None
             self.touch(session, now)

@@ -5,6 +5,7 @@ Knows the parts that it consists of (tree, watches, sessions) and the layout of 
 
 from __future__ import annotations
 
+import enum
 import re
 import struct
 from dataclasses import dataclass
@@ -22,10 +23,6 @@ from zkwire.wire.primitives import encode_buffer, encode_nullable_ustring
 from zkwire.wire.records import ACL, EVENT_XID, Perms
 
 _SYNC_CONNECTED: Final = 3
-NODE_CREATED: Final = 1
-NODE_DELETED: Final = 2
-NODE_DATA_CHANGED: Final = 3
-NODE_CHILDREN_CHANGED: Final = 4
 NO_ZXID: Final = -1
 
 _REPLY: Final = struct.Struct(">iiqi")  # the frame's length and the reply's header
@@ -44,6 +41,15 @@ def encode_text(text: str | None) -> bytes:
 def _as_surrogates(found: re.Match[str]) -> str:
     beyond = ord(found[0]) - 0x10000
     return chr(0xD800 + (beyond >> 10)) + chr(0xDC00 + (beyond & 0x3FF))
+
+
+class Event(enum.IntEnum):
+    """The type of an event on the wire."""
+
+    CREATED = 1
+    DELETED = 2
+    CHANGED = 3
+    CHILDREN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,18 +209,18 @@ class State:
         """Send the events of the last transaction for `path`, first for the node, then for the children of its parent.
 
         Args:
-            event: NODE_CREATED, NODE_DELETED or NODE_DATA_CHANGED.
+            event: Event.CREATED, Event.DELETED or Event.CHANGED.
             path: The node.
             acl: The ACL of the node.
-            parent_acl: The ACL of its parent; not needed for NODE_DATA_CHANGED.
+            parent_acl: The ACL of its parent; not needed for Event.CHANGED.
         """
         if not self.watches.by_path:
             return
-        watchers = self.watches.deleted(path) if event == NODE_DELETED else self.watches.trigger(path, SEE_DATA)
+        watchers = self.watches.deleted(path) if event == Event.DELETED else self.watches.trigger(path, SEE_DATA)
         self._notify_all(watchers, event, path, acl)
-        if event != NODE_DATA_CHANGED:
+        if event != Event.CHANGED:
             parent = path.rpartition("/")[0] or "/"
-            self._notify_all(self.watches.trigger(parent, SEE_CHILDREN), NODE_CHILDREN_CHANGED, parent, parent_acl)
+            self._notify_all(self.watches.trigger(parent, SEE_CHILDREN), Event.CHILDREN, parent, parent_acl)
 
     def _notify_all(self, connections: list[ServerConnection], event: int, path: str, acl: tuple[ACL, ...]) -> None:
         for connection in connections:

@@ -11,23 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from zkwire import paths
-from zkwire.errors import (
-    BadArgumentsError,
-    BadVersionError,
-    MarshallingError,
-    NoChildrenForEphemeralsError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    ReconfigDisabledError,
-    RuntimeInconsistencyError,
-    UnimplementedError,
-)
+from zkwire import errors, paths
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import ServerSession
-from zkwire.testing.memory.state import NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED, ServerConnection, State
+from zkwire.testing.memory.state import Event, ServerConnection, State
 from zkwire.testing.memory.tree import CONTAINER, LONGEST_TTL, PROTECTED, Node, ttl_owner
 from zkwire.wire import requests
 from zkwire.wire.jute import Record
@@ -62,39 +50,39 @@ class Change:
 
 def _parent(path: str) -> str:
     if path is None:
-        raise Refused(MarshallingError)
+        raise Refused(errors.MarshallingError)
     if "/" not in path or "\0" in path:
-        raise Refused(BadArgumentsError)
+        raise Refused(errors.BadArgumentsError)
     return path.rpartition("/")[0]
 
 
 def _validate(path: str) -> None:
     if path is None:
-        raise Refused(BadArgumentsError)
+        raise Refused(errors.BadArgumentsError)
     try:
         paths.validate(path)
     except ValueError:
-        raise Refused(BadArgumentsError) from None
+        raise Refused(errors.BadArgumentsError) from None
 
 
 def _check_version(current: int, expected: int) -> None:
     if expected not in (_ANY_VERSION, current):
-        raise Refused(BadVersionError)
+        raise Refused(errors.BadVersionError)
 
 
 def _owner(state: State, connection: ServerConnection, request: AnyCreate) -> int:
     """Return the owner of the node to create: a session, or the number that marks its kind."""
     flags = request.flags
     if not 0 <= flags <= _HIGHEST_FLAGS:
-        raise Refused(BadArgumentsError)
+        raise Refused(errors.BadArgumentsError)
     if flags in _TTL:
         if not state.settings.ttl_nodes:
-            raise Refused(UnimplementedError)
+            raise Refused(errors.UnimplementedError)
         if not isinstance(request, requests.CreateTTLRequest) or not 0 < request.ttl <= LONGEST_TTL:
-            raise Refused(BadArgumentsError)
+            raise Refused(errors.BadArgumentsError)
         return ttl_owner(request.ttl)
     if isinstance(request, requests.CreateTTLRequest):
-        raise Refused(BadArgumentsError)
+        raise Refused(errors.BadArgumentsError)
     if isinstance(request, requests.CreateContainerRequest):
         return CONTAINER
     # With an opcode for plain nodes, the flags of a container make a plain node.
@@ -113,11 +101,11 @@ def create(state: State, connection: ServerConnection, request: AnyCreate) -> Ch
         path = f"{path}{parent.creates:010d}"
     _validate(path)
     if path in state.tree.nodes:
-        raise Refused(NodeExistsError)
+        raise Refused(errors.NodeExistsError)
     if parent.is_ephemeral:
-        raise Refused(NoChildrenForEphemeralsError)
+        raise Refused(errors.NoChildrenForEphemeralsError)
     node = state.tree.create(path, request.data, acl, owner, state.last_zxid, state.wall_ms())
-    return Change(NODE_CREATED, path, node, acl, parent.acl)
+    return Change(Event.CREATED, path, node, acl, parent.acl)
 
 
 def delete(state: State, connection: ServerConnection, request: requests.DeleteRequest) -> Change:
@@ -125,17 +113,17 @@ def delete(state: State, connection: ServerConnection, request: requests.DeleteR
     path = request.path
     parent_path = _parent(path)
     if path in PROTECTED:
-        raise Refused(BadArgumentsError)
+        raise Refused(errors.BadArgumentsError)
     parent = state.allowed(connection, parent_path, Perms.DELETE)
     # The order of the checks is that of the real server: permission, existence, version, children.
     node = state.tree.nodes.get(path)
     if node is None:
-        raise Refused(NoNodeError)
+        raise Refused(errors.NoNodeError)
     _check_version(node.version, request.version)
     if node.children:
-        raise Refused(NotEmptyError)
+        raise Refused(errors.NotEmptyError)
     state.tree.delete(path, state.last_zxid)
-    return Change(NODE_DELETED, path, node, node.acl, parent.acl)
+    return Change(Event.DELETED, path, node, node.acl, parent.acl)
 
 
 def set_data(state: State, connection: ServerConnection, request: requests.SetDataRequest) -> Change:
@@ -144,7 +132,7 @@ def set_data(state: State, connection: ServerConnection, request: requests.SetDa
     node = state.allowed(connection, request.path, Perms.WRITE)
     _check_version(node.version, request.version)
     state.tree.set_data(request.path, request.data, state.last_zxid, state.wall_ms())
-    return Change(NODE_DATA_CHANGED, request.path, node, node.acl)
+    return Change(Event.CHANGED, request.path, node, node.acl)
 
 
 def set_acl(state: State, connection: ServerConnection, request: requests.SetACLRequest) -> Change:
@@ -167,7 +155,7 @@ def check(state: State, connection: ServerConnection, request: requests.CheckVer
 
 def reconfig(state: State, connection: ServerConnection, request: requests.ReconfigRequest) -> Change:
     """Refuse a reconfiguration, which a server has switched off by default."""
-    raise Refused(ReconfigDisabledError)
+    raise Refused(errors.ReconfigDisabledError)
 
 
 def body(request: type[Request[Any]], change: Change) -> bytes:
@@ -206,10 +194,10 @@ def multi(state: State, connection: ServerConnection, request: MultiRequest) -> 
             results.append(part.reply.decode(body(type(part), change), 0)[0])
     except Refused as refused:
         state.tree.rollback()
-        if refused.code == MarshallingError.code:
+        if refused.code == errors.MarshallingError.code:
             raise
         after = len(parts) - len(changes) - 1
-        codes = [0] * len(changes) + [refused.code] + [RuntimeInconsistencyError.code] * after
+        codes = [0] * len(changes) + [refused.code] + [errors.RuntimeInconsistencyError.code] * after
         return MultiReply([ErrorResult(code) for code in codes], [_ERROR_TYPE] * len(codes))
     state.tree.commit()
     for change in changes:
@@ -224,7 +212,7 @@ def _part(part: Request[Any]) -> Request[Any]:
         Refused: if the whole multi fails and not the part alone.
     """
     if type(part) not in _PARTS or part.subject is None:
-        raise Refused(MarshallingError)
+        raise Refused(errors.MarshallingError)
     if isinstance(part, requests.CreateTTLRequest):
         if part.flags in _TTL:
             return part
@@ -233,7 +221,7 @@ def _part(part: Request[Any]) -> Request[Any]:
         )
     if isinstance(part, requests.CreateRequest | requests.Create2Request | requests.CreateContainerRequest):
         if not 0 <= part.flags <= _HIGHEST_FLAGS or part.flags in _TTL:
-            raise Refused(MarshallingError)
+            raise Refused(errors.MarshallingError)
         if part.flags == CreateFlags.CONTAINER:
             return requests.CreateContainerRequest(part.path, part.data, part.acl, part.flags)
     return part
@@ -246,7 +234,7 @@ def remove(state: State, path: str) -> None:
     """Delete a node without any check, at the end of a session or in the clean-up of containers and TTL nodes."""
     parent = state.tree.nodes[path.rpartition("/")[0]]
     node = state.tree.delete(path, state.last_zxid)
-    state.changed(NODE_DELETED, path, node.acl, parent.acl)
+    state.changed(Event.DELETED, path, node.acl, parent.acl)
 
 
 def end_session(state: State, session: ServerSession[ServerConnection]) -> int:

@@ -6,17 +6,17 @@ Knows how the members of one ensemble are configured to find each other. `zkwire
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Final, Self, Unpack
 
-from zkwire.testing.real.certificates import Certificates
 from zkwire.testing.real.server import (
     POLL_INTERVAL,
     PORT_ATTEMPTS,
     QUICK_START,
     PortTakenError,
     RealServer,
+    RealServerOptions,
     ServerFailedError,
     free_ports,
 )
@@ -42,7 +42,7 @@ class EnsembleServer(RealServer):
 
     _port_attempts = 1  # the other servers' configuration names its ports
 
-    def __init__(self, number: int, ports: _Ports, *, is_observer: bool = False, **options: Any) -> None:
+    def __init__(self, number: int, ports: _Ports, *, is_observer: bool, **options: Unpack[RealServerOptions]) -> None:
         super().__init__(**options)
         self.number = number
         self.is_observer = is_observer
@@ -90,15 +90,21 @@ class RealEnsemble:
             async with zkwire.connect(ensemble.hosts) as zk:
                 (await ensemble.leader()).kill()
 
-    Arguments: `size`, how many servers vote; `observers`, how many more follow without a vote;
-    `read_only`, whether a server without a quorum serves reads to clients that accept that (about 2 s after it lost the
-    quorum; sessions are local ones, as 3.7 and newer want it);
-    `reconfig`, whether the ensemble may be reconfigured, which is for the user "super" unless `properties` has
-    `skipACL`; the others as for RealServer.
-    Raises: ZooKeeperMissingError, ValueError.
-
     `servers` are its servers, each with `start`, `stop`, `kill`, `pause`, `resume`, `mode`, `is_leader` and `hosts`.
-    As with RealServer, no process and no folder is left behind, whatever happens.
+    As with RealServer, no process and no folder is left over, whatever happens.
+
+    Args:
+        size: How many servers vote.
+        observers: How many more follow without a vote.
+        read_only: Whether a server without a quorum serves reads to clients that accept that (about 2 s after it lost
+            the quorum; sessions are local ones, as 3.7 and newer want it).
+        reconfig: Whether the ensemble may be reconfigured, which is for the user "super" unless `properties` has
+            `skipACL`.
+        options: The others of RealServer.
+
+    Raises:
+        ZooKeeperMissingError: if no fitting ZooKeeper or no Java is found.
+        ValueError: if no ensemble can have these settings.
     """
 
     def __init__(
@@ -106,37 +112,22 @@ class RealEnsemble:
         size: int = 3,
         *,
         observers: int = 0,
-        version: str | None = None,
-        tick_time: float = 0.5,
-        properties: Mapping[str, str] | None = None,
-        jvm: Sequence[str] = QUICK_START,
-        fsync: bool = True,
         read_only: bool = False,
         reconfig: bool = False,
-        tls: Certificates | None = None,
-        sasl_users: Mapping[str, str] | None = None,
-        super_password: str | None = None,
+        **options: Unpack[RealServerOptions],
     ) -> None:
         check_number("size", size, 1, 255)
         check_number("observers", observers, 0, 255 - size)
-        check_lines("properties", properties or {})
+        given = options.get("properties") or {}
+        check_lines("properties", given)
         settings: dict[str, str] = {}
-        java: list[str] = []
         if read_only:
             settings |= {"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"}
-            java.append("-Dreadonlymode.enabled=true")
+            options["jvm"] = ["-Dreadonlymode.enabled=true", *options.get("jvm", QUICK_START)]
         if reconfig:
             settings["reconfigEnabled"] = "true"
-        self._options: dict[str, Any] = {
-            "version": version,
-            "tick_time": tick_time,
-            "properties": {**settings, **(properties or {})},
-            "jvm": [*java, *jvm],
-            "fsync": fsync,
-            "tls": tls,
-            "sasl_users": sasl_users,
-            "super_password": super_password,
-        }
+        options["properties"] = {**settings, **given}
+        self._options = options
         self._size = size + observers
         self._voters = size
         self.servers: list[EnsembleServer] = self._made(range(1, size + observers + 1))
@@ -155,19 +146,30 @@ class RealEnsemble:
 
     @property
     def hosts(self) -> str:
-        """The connect string, with all servers, running or not. Raises RuntimeError before `start`."""
+        """The connect string, with all servers, running or not.
+
+        Raises:
+            RuntimeError: before `start`.
+        """
         return ",".join(server.hosts for server in self.servers)
 
     @property
     def secure_hosts(self) -> str:
-        """The connect string of the ports for TLS. Raises RuntimeError before `start` and without `tls`."""
+        """The connect string of the ports for TLS.
+
+        Raises:
+            RuntimeError: before `start` and without `tls`.
+        """
         return ",".join(server.secure_hosts for server in self.servers)
 
     async def start(self) -> None:
         """Start all servers and wait until one leads and each other follows.
 
-        Raises: ServerFailedError, with the end of a log, when a server dies or 45 s pass.
-        Cancellation, like failure, ends every process and removes every folder.
+        Raises:
+            ServerFailedError: if a server dies or 45 s pass; the message has the end of a log.
+
+        Cancellation:
+            Like failure, it ends every process and removes every folder.
         """
         ready = False
         try:
@@ -188,14 +190,19 @@ class RealEnsemble:
                 await self.close()
 
     async def close(self) -> None:
-        """End every server and remove its data; this contains no await, so it cannot be cancelled."""
+        """End every server and remove its data.
+
+        Cancellation:
+            This contains no await, so it cannot be cancelled.
+        """
         for server in self.servers:
             await server.close()
 
     async def settled(self) -> None:
         """Wait until every server leads, follows or observes; until then, an early server may serve reads alone.
 
-        Raises: ServerFailedError after 45 s, with the ends of the logs.
+        Raises:
+            ServerFailedError: after 45 s, with the ends of the logs.
         """
         try:
             async with asyncio.timeout(READY_TIME_LIMIT):
@@ -220,7 +227,7 @@ class RealEnsemble:
     async def add(self) -> EnsembleServer:
         """Start one more server, which follows without a vote until a reconfiguration lets its `spec` join.
 
-        Raises: as `start`, and the new server leaves nothing.
+        Errors are those of `start`; the new server then leaves nothing.
         """
         (server,) = self._made([max(server.number for server in self.servers) + 1])
         server.join(other.spec for other in self.servers)

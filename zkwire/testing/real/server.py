@@ -7,6 +7,7 @@ server can be used by several event loops, one after the other.
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import os
 import random
@@ -22,7 +23,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypedDict
 
 from zkwire.testing.real.certificates import Certificates
 from zkwire.testing.real.folders import OwnFolder
@@ -45,6 +46,7 @@ QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 PORTS = range(15_000, 32_000)
 PORT_ATTEMPTS = 5
 
+_LOGGING: Final = ("defaultLogLevel=info", "showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS")
 _PORT_TAKEN: Final = re.compile(rb"BindException|NativeIoException: bind")  # of Java's sockets, and of Netty's
 _SYSTEM: Final = os.name
 
@@ -57,6 +59,19 @@ class ServerFailedError(RuntimeError):
 
 class PortTakenError(ServerFailedError):
     """A server died because another process has one of its ports."""
+
+
+class RealServerOptions(TypedDict, total=False):
+    """The settings of a RealServer, see there."""
+
+    version: str | None
+    tick_time: float
+    properties: Mapping[str, str] | None
+    jvm: Sequence[str]
+    fsync: bool
+    tls: Certificates | None
+    sasl_users: Mapping[str, str] | None
+    super_password: str | None
 
 
 @dataclass(slots=True)
@@ -82,28 +97,31 @@ class _Belongings:
 class RealServer:
     """One standalone ZooKeeper server on a free loopback port, with a temporary data folder of its own.
 
-    ::
-
         async with RealServer() as server:
             async with zkwire.connect(server.hosts) as zk: ...
 
-    ``version``     an exact version or a line; None means the first that ``find_zookeeper`` finds
-    ``tick_time``   the server's tick in seconds; sessions may be as short as two ticks and as long as 60 s
-    ``properties``  further lines of the configuration file, which win over ours
-    ``jvm``         options of the ``java`` command; by default those with which it starts in half the time; () for
-                    the defaults of Java
-    ``fsync``       whether the server forces its log to disk before it answers a write, as it does by default
-    ``tls``         certificates, with which the server listens on a second port too, ``secure_hosts``, for TLS; it asks
-                    every client there for a certificate unless ``properties`` has ``ssl.clientAuth`` as "none" (3.6 on)
-    ``sasl_users``  names and passwords of users who may log in by SASL's DIGEST-MD5
-    ``super_password``  the password of the user "super" of scheme digest, who is not subject to ACLs
+    Nothing is left over: ``close``, a start that fails or is cancelled, a server that is garbage collected, and the end
+    of the interpreter all end the process and remove the folder. On Linux the server also ends when the Python process
+    is killed, if the system has ``setpriv``, and the next start by the same user removes the folder. It does not end
+    with the process if it was started by another thread than the main one: it would end with that thread.
 
-    Raises ZooKeeperMissingError when no fitting ZooKeeper or no Java is found; NotImplementedError on Windows;
-    ValueError and TypeError for settings that no server can have. Nothing is left behind:
-    ``close``, a start that fails or is cancelled, a server that is garbage collected, and the end of the interpreter
-    all end the process and remove the folder. On Linux the server also ends when the Python process is killed, if the
-    system has ``setpriv``, and the next start by the same user removes the folder. It does not end with the process if
-    it was started by another thread than the main one: it would end with that thread.
+    Args:
+        version: An exact version or a line; None means the first that ``find_zookeeper`` finds.
+        tick_time: The server's tick in seconds; sessions may be as short as two ticks and as long as 60 s.
+        properties: Further lines of the configuration file, which win over ours.
+        jvm: Options of the ``java`` command; by default those with which it starts in half the time; () for the
+            defaults of Java.
+        fsync: Whether the server forces its log to disk before it answers a write, as it does by default.
+        tls: Certificates, with which the server listens on a second port too, ``secure_hosts``, for TLS; it asks every
+            client there for a certificate unless ``properties`` has ``ssl.clientAuth`` as "none" (3.6 on).
+        sasl_users: Names and passwords of users that may log in by SASL's DIGEST-MD5.
+        super_password: The password of the user "super" of scheme digest, which is not subject to ACLs.
+
+    Raises:
+        ZooKeeperMissingError: if no fitting ZooKeeper or no Java is found.
+        NotImplementedError: on Windows.
+        ValueError: if no server can have these settings.
+        TypeError: if one of them has the wrong type.
     """
 
     _port_attempts = PORT_ATTEMPTS
@@ -159,33 +177,53 @@ class RealServer:
 
     @property
     def port(self) -> int:
-        """The port that the server listens on, the same after ``restart``. Raises RuntimeError before ``start``."""
+        """The port that the server listens on, the same after ``restart``.
+
+        Raises:
+            RuntimeError: before ``start``.
+        """
         if self._port is None:
             raise RuntimeError("the server has no port before it is started")
         return self._port
 
     @property
     def hosts(self) -> str:
-        """The connect string, such as "127.0.0.1:20181". Raises RuntimeError before ``start``."""
+        """The connect string, such as "127.0.0.1:20181".
+
+        Raises:
+            RuntimeError: before ``start``.
+        """
         return f"127.0.0.1:{self.port}"
 
     @property
     def secure_hosts(self) -> str:
-        """The connect string of the port for TLS. Raises RuntimeError before ``start`` and without ``tls``."""
+        """The connect string of the port for TLS.
+
+        Raises:
+            RuntimeError: before ``start`` and without ``tls``.
+        """
         if self._secure_port is None:
             raise RuntimeError("the server has no port for TLS before it is started, and none unless tls= is given")
         return f"127.0.0.1:{self._secure_port}"
 
     @property
     def folder(self) -> Path:
-        """The folder with the server's configuration, log and data. Raises RuntimeError before ``start``."""
+        """The folder with the server's configuration, log and data.
+
+        Raises:
+            RuntimeError: before ``start``.
+        """
         if self._belongings.folder is None:
             raise RuntimeError("the server has no folder before it is started")
         return self._belongings.folder.path
 
     @property
     def pid(self) -> int:
-        """The process id of the server. Raises RuntimeError when it does not run."""
+        """The process id of the server.
+
+        Raises:
+            RuntimeError: if it does not run.
+        """
         return self._running_process().pid
 
     @property
@@ -194,36 +232,42 @@ class RealServer:
         process = self._belongings.process
         return process is not None and process.poll() is None
 
-    async def start(self, *, within: float | None = None) -> None:
+    async def start(self, *, within: float = START_TIME_LIMIT) -> None:
         """Start the server and wait until it serves; one that was stopped or killed keeps its port and its data.
 
-        ``within`` is how many seconds it may take, 45 by default: a server of an ensemble serves only when it has found
-        a quorum.
+        Args:
+            within: How many seconds it may take: a server of an ensemble serves only when it has found a quorum.
 
-        Raises ServerFailedError, with the end of the server's log, when the process dies or ``within`` has passed;
-        RuntimeError when it is running already. Cancellation, like failure, ends the process and removes the folder.
+        Raises:
+            ServerFailedError: if the process dies or ``within`` has passed; the message has the end of its log.
+            RuntimeError: if it is running already.
+
+        Cancellation:
+            Like failure, it ends the process and removes the folder.
         """
         if self.is_running:
             raise RuntimeError(f"the server on {self.hosts} is running already")
         if self._belongings.folder is None:
             self._belongings.folder = OwnFolder()
         serves = False
-        limit = START_TIME_LIMIT if within is None else within
         try:
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(within):
                 await self._launch()
             serves = True
         except TimeoutError as error:
-            message = f"ZooKeeper {self.version} did not serve within {limit:g} s"
+            message = f"ZooKeeper {self.version} did not serve within {within:g} s"
             raise ServerFailedError(f"{message}\n{self.log_tail()}") from error
         finally:
             if not serves:
-                self._forget()
+                await self.close()
 
     async def stop(self) -> None:
         """End the server as an administrator would (SIGTERM) and keep its data; nothing happens if it is not running.
 
-        A server that has not ended after 10 s is killed. Cancellation kills it at once.
+        A server that has not ended after 10 s is killed.
+
+        Cancellation:
+            The server is killed at once.
         """
         if not self.is_running:
             return
@@ -246,7 +290,7 @@ class RealServer:
     async def restart(self) -> None:
         """Stop the server if it runs and start it again on the same data and port.
 
-        Raises: as ``stop`` and ``start``, and so does its cancellation.
+        Errors and cancellation are those of ``stop`` and ``start``.
         """
         await self.stop()
         await self.start()
@@ -254,7 +298,8 @@ class RealServer:
     def pause(self) -> None:
         """Freeze the process (SIGSTOP): connections stay open and nothing is answered. It is frozen when this returns.
 
-        Raises RuntimeError when the server does not run.
+        Raises:
+            RuntimeError: if the server does not run.
         """
         process = self._running_process()
         process.send_signal(signal.SIGSTOP)
@@ -264,25 +309,24 @@ class RealServer:
     def resume(self) -> None:
         """Continue a paused server (SIGCONT); nothing happens to a server that is not paused.
 
-        Raises RuntimeError when the server does not run.
+        Raises:
+            RuntimeError: if the server does not run.
         """
         self._running_process().send_signal(signal.SIGCONT)
 
     async def four_letter_word(self, word: str) -> str:
         """Ask the server one of its four-letter words ("ruok", "mntr", "wchs") and return the answer.
 
-        Raises OSError when the server cannot be reached, RuntimeError before ``start``. There is no time limit: a
-        paused server does not answer. Cancellation closes the connection.
+        There is no time limit: a paused server does not answer.
+
+        Raises:
+            OSError: if the server cannot be reached.
+            RuntimeError: before ``start``.
+
+        Cancellation:
+            The connection is closed.
         """
-        loop = asyncio.get_running_loop()
-        answer = bytearray()
-        with socket.socket() as connection:
-            connection.setblocking(False)
-            await loop.sock_connect(connection, ("127.0.0.1", self.port))
-            await loop.sock_sendall(connection, word.encode("ascii"))
-            while chunk := await loop.sock_recv(connection, 65536):
-                answer += chunk
-        return answer.decode()
+        return await _ask(self.port, word)
 
     async def mode(self) -> str | None:
         """Return what the server is now: "standalone", "leader", "follower", "observer", "read-only", or None.
@@ -301,18 +345,22 @@ class RealServer:
         return await self.mode() == "leader"
 
     def log_tail(self, lines: int = LOG_TAIL_LINES) -> str:
-        """Return the last lines of the server's log, over all its starts. Raises RuntimeError before ``start``."""
+        """Return the last lines of the server's log, over all its starts.
+
+        Raises:
+            RuntimeError: before ``start``.
+        """
         text = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
     async def close(self) -> None:
         """End the server, if it runs, and remove its folder. It may be started again, on another port and without data.
 
-        As nothing is kept, the process is killed. This contains no await, so it cannot be cancelled.
-        """
-        self._forget()
+        As nothing is kept, the process is killed.
 
-    def _forget(self) -> None:
+        Cancellation:
+            This contains no await, so it cannot be cancelled.
+        """
         self._belongings.discard()
         self._port = self._secure_port = None
 
@@ -385,32 +433,25 @@ class RealServer:
             settings["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
         return settings
 
-    def _java_options(self) -> list[str]:
-        options = []
-        if self._super_password is not None:
-            digest = base64.b64encode(hashlib.sha1(f"super:{self._super_password}".encode()).digest()).decode()
-            options.append(f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{digest}")
-        if self._sasl_users is not None:
-            options.append(f"-Djava.security.auth.login.config={self.folder / 'jaas.conf'}")
-        return options
-
     def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
         """Start the process; return it, and the position in the log where its lines begin."""
+        own = []
+        if self._super_password is not None:
+            digest = base64.b64encode(hashlib.sha1(f"super:{self._super_password}".encode()).digest()).decode()
+            own.append(f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{digest}")
+        if self._sasl_users is not None:
+            own.append(f"-Djava.security.auth.login.config={self.folder / 'jaas.conf'}")
         command = [
             *_dies_with_us(),
             self._java,
             "-Xmx512m",
             "-Dzookeeper.extendedTypesEnabled=true",
             "-Dzookeeper.jmx.log4j.disable=true",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
-            "-Dorg.slf4j.simpleLogger.showDateTime=true",
-            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-            *self._java_options(),
+            *(f"-Dorg.slf4j.simpleLogger.{option}" for option in _LOGGING),
+            *own,
             *self._jvm,
-            "-cp",
-            os.pathsep.join(map(str, self._installation.class_path)),
-            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-            str(self.folder / "zoo.cfg"),
+            *("-cp", os.pathsep.join(map(str, self._installation.class_path))),
+            *("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg")),
         ]
         with (self.folder / "log").open("ab") as log:
             log_start = log.tell()
@@ -441,41 +482,42 @@ class RealServer:
                     return False
             # The server opens the port for TLS last, and its first handshake is slow.
             async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
-                return self._tls is None or await self._serves_tls(self._tls)
+                if self._tls is not None:
+                    return str(self.folder) in await _ask(self._secure_port, "conf", _trusting(self._tls))
+                return True
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
             return False
 
-    async def _serves_tls(self, tls: Certificates) -> bool:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        context.load_cert_chain(tls.client.chain)
-        reader, writer = await asyncio.open_connection("127.0.0.1", self._secure_port, ssl=context)
-        try:
-            writer.write(b"conf")
-            return str(self.folder).encode() in await reader.read()
-        finally:
-            writer.transport.abort()
+
+async def _ask(port: int | None, word: str, context: ssl.SSLContext | None = None) -> str:
+    """Return the answer to a four-letter word."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        writer.write(word.encode("ascii"))
+        return (await reader.read()).decode()
+    finally:
+        writer.transport.abort()
+
+
+def _trusting(tls: Certificates) -> ssl.SSLContext:
+    """Return a context with the client's certificate that takes every server's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.load_cert_chain(tls.client.chain)
+    return context
 
 
 def free_ports(count: int) -> list[int]:
     """Return `count` different ports on which no process listens now."""
     ports: list[int] = []
-    while len(ports) < count:
-        if (port := _free_port()) not in ports:
+    for port in random.sample(PORTS, k=100 + count):
+        if len(ports) == count:
+            return ports
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
             ports.append(port)
-    return ports
-
-
-def _free_port() -> int:
-    for port in random.sample(PORTS, k=100):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError(f"none of 100 ports tried between {PORTS.start} and {PORTS.stop} is free")
+    raise RuntimeError(f"too few of {100 + count} ports tried between {PORTS.start} and {PORTS.stop} are free")
 
 
 def _dies_with_us() -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from zkwire.errors import BadVersionError
 from zkwire.testing import VirtualClock
-from zkwire.testing.memory.faults import OUTPUT, REQUEST, Faults, RequestBytes, signed
+from zkwire.testing.memory.faults import OUTPUT, REQUEST, Faults, RequestBytes
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
 from zkwire.wire.records import RequestHeader
 from zkwire.wire.requests import (
@@ -79,29 +79,11 @@ def test_paths_are_exact_or_patterns_and_looked_for_in_transactions() -> None:
     assert hits(faults, GET_A, GET_B, MULTI, READS) == [0, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"\0\0\0\xff", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff/a", b"\0\0\0\2\xff\xfe"], ids=bytes.hex
-)
-@pytest.mark.parametrize("opcode", [1, 4, 14, 22, 107, 999])
-def test_nonsense_names_no_node(opcode: int, body: bytes) -> None:
-    faults = Faults()
-    faults.drop_before(path="/a")
-    assert hits(faults, RequestHeader(1, opcode).encode() + body) == [0]
-
-
 def test_nth_and_times_count_what_fits() -> None:
     faults = Faults()
     fault = faults.answering("getData", -101, path="/a", nth=2, times=2)
     assert hits(faults, GET_A, GET_B, GET_A, GET_A, GET_A) == [0, 0, 1, 1, 0]
     assert fault.hits == 2
-
-
-def test_a_session_is_the_same_signed_or_not() -> None:
-    faults = Faults()
-    faults.drop_before(session=2**64 - 5, times=None)
-    assert hits(faults, GET_A, session=-5) == [1]
-    assert hits(faults, GET_A, session=5) == [0]
-    assert signed(2**64 - 5) == signed(-5) == -5
 
 
 @pytest.mark.parametrize("wrong", [{"nth": 0}, {"times": 0}, {"operation": "get_data"}])

@@ -83,10 +83,3 @@ async def test_dump_says_when_sessions_end_by_the_servers_clock() -> None:
     clock = VirtualClock(wall=1_770_000_000.0)  # 2026-02-02 02:40:00 UTC
     async with Server(clock=clock) as server, zkwire.connect(server.hosts, session_timeout=10):
         assert "1 expire at Mon Feb 02 02:40:12 UTC 2026:\n\t0x" in await ask(server.hosts, "dump")
-
-
-async def test_conf_says_what_the_server_was_given() -> None:
-    async with Server(tick_time=0.25, max_session_timeout=7) as server:
-        rows = (await ask(server.hosts, "conf")).splitlines()
-        assert f"clientPort={server.port}" in rows
-        assert {"tickTime=250", "minSessionTimeout=500", "maxSessionTimeout=7000"} <= set(rows)

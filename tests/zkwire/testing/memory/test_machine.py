@@ -12,14 +12,12 @@ from zkwire.testing.memory.machine import Settings
 from zkwire.wire.records import ACL, ConnectResponse
 from zkwire.wire.requests import (
     AddWatchRequest,
-    ClientInfoRecord,
     CreateContainerRequest,
     CreateTTLRequest,
     DeleteRequest,
     GetChildren2Request,
     GetDataRequest,
     PingRequest,
-    WhoAmIRequest,
 )
 
 TICK = 2.0
@@ -40,36 +38,18 @@ def client() -> Client:
 @pytest.mark.parametrize(
     ("scheme", "id_", "is_valid"),
     [
-        ("world", "anyone", True),
-        ("world", "bob", False),
         ("digest", BOB, True),
-        ("digest", "bob", False),
         ("digest", "a:b:c", False),
         ("digest", "a:b::", True),
         ("digest", ":", False),
-        ("digest", ":b", True),
-        ("digest", "", False),
         ("ip", "1.2.3.4", True),
         ("ip", "1.2.3.4/0", True),
-        ("ip", "1.2.3.4/32", True),
         ("ip", "1.2.3.4/33", False),
-        ("ip", "1.2.3.4/x", False),
-        ("ip", "1.2.3", False),
         ("ip", "1.2.3.256", False),
         ("ip", "::1", True),
-        ("ip", "::1/128", True),
         ("ip", "::1/129", False),
-        ("ip", "1:2:3:4:5:6:7:8", True),
-        ("ip", "1:2:3", False),
-        ("ip", "1::2::3", False),
         ("ip", "1:2:3:4::5:6:7:8", False),
-        ("ip", "::12345", False),
         ("ip", "host", False),
-        ("super", "", False),
-        ("sasl", "bob", False),
-        ("x509", "CN=bob", False),
-        ("", "", False),
-        ("auth", "", False),
     ],
 )
 def test_what_may_stand_in_an_acl(client: Client, scheme: str, id_: str, is_valid: bool) -> None:
@@ -81,17 +61,13 @@ def test_what_may_stand_in_an_acl(client: Client, scheme: str, id_: str, is_vali
     ("peer", "expression", "matches"),
     [
         ("10.1.2.3", "10.1.2.3", True),
-        ("10.1.2.3", "10.1.2.4", False),
         ("10.1.2.3", "10.0.0.0/8", True),
-        ("10.1.2.3", "11.0.0.0/8", False),
         ("10.1.2.3", "9.9.9.9/0", True),
         ("10.1.2.3", "10.1.2.0/30", True),
         ("10.1.2.4", "10.1.2.0/30", False),
-        ("::1", "::1", True),
         ("::1", "0:0:0:0:0:0:0:1", True),
         ("::1", "::2/127", False),
         ("::3", "::2/127", True),
-        ("::1", "0.0.0.1", False),
         ("10.1.2.3", "::/0", False),
         ("::ffff:10.1.2.3", "10.1.2.3", True),
     ],
@@ -103,13 +79,6 @@ def test_addresses_match_by_their_leading_bits(peer: str, expression: str, match
     visitor = Client(world, peer)
     visitor.connect()
     assert visitor.ask(GetDataRequest("/a", False)).err == (0 if matches else -102)
-
-
-def test_an_ipv6_peer_is_named_as_java_names_it() -> None:
-    world = World()
-    client = Client(world, "2001:db8::1%eth0")
-    client.connect()
-    assert client.ask(WhoAmIRequest()).reply.identities == [ClientInfoRecord("ip", "2001:db8:0:0:0:0:0:1%eth0")]
 
 
 def test_the_sequence_sticks_at_the_largest_number() -> None:
@@ -154,30 +123,6 @@ def test_a_silent_session_ends_at_the_next_tick(start: float, timeout: float, en
     assert client.take() == [], "it is closed without a word"
     assert not world.machine.sessions.by_id
     assert world.machine.last_zxid == 2
-
-
-def test_any_request_is_a_sign_of_life(world: World) -> None:
-    client = world.client(timeout=4_000)
-    for _ in range(5):
-        world.sleep(3.9)
-        assert client.ask(PingRequest()).err == 0
-    world.sleep(6.0)
-    assert client.is_closed
-
-
-def test_a_lost_connection_leaves_its_session_until_its_time_is_over(world: World) -> None:
-    """Its ephemeral nodes stay as long as it does."""
-    client, other = world.client(timeout=4_000), world.client(timeout=40_000)
-    client.create("/e", flags=EPHEMERAL)
-    other.ask(AddWatchRequest("/e", 0))
-    world.machine.lost(client.connection, world.now)
-    world.sleep(3.9)
-    assert other.exists("/e").err == 0
-    world.sleep(2.2)
-    assert other.look() == [(DELETED, "/e")]
-    assert other.exists("/e").err == -101
-    late = Client(world)
-    assert late.connect(resume=client) == REFUSED
 
 
 def test_a_container_goes_once_its_last_child_has_gone(world: World) -> None:
@@ -240,15 +185,3 @@ def test_a_restart_keeps_nodes_and_sessions_and_drops_connections_and_watches(wo
     assert again.exists("/e").reply.stat.ephemeral_owner == client.session_id
     fresh = world.client()
     assert fresh.session_id != client.session_id
-
-
-def test_a_restart_can_lose_everything(world: World) -> None:
-    client = world.client()
-    client.create("/a")
-    world.machine.restart(world.now, lose_data=True)
-    assert (world.machine.last_zxid, "/a" in world.machine.tree.nodes) == (0, False)
-    ahead = Client(world)
-    assert ahead.connect(resume=client, seen=2) is None
-    lost = Client(world)
-    assert lost.connect(resume=client) == REFUSED
-    assert world.client().session_id != client.session_id

@@ -20,7 +20,7 @@ import pytest
 import zkwire
 from zkwire.testing import Server, ServerProcess, VirtualClock
 from zkwire.wire.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
-from zkwire.wire.requests import AddWatchRequest, GetDataRequest, PingRequest, Request
+from zkwire.wire.requests import GetDataRequest, PingRequest, Request
 
 HANDSHAKE = ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode()
 
@@ -102,20 +102,6 @@ async def test_it_has_no_address_before_it_is_started_and_after_it_is_closed() -
         _ = server.port
 
 
-async def test_it_is_started_once() -> None:
-    async with Server() as server:
-        with pytest.raises(RuntimeError, match="is running already"):
-            await server.start()
-        async with zkwire.connect(server.hosts) as zk:
-            assert await zk.exists("/") is not None
-
-
-async def test_a_port_that_is_taken_raises() -> None:
-    async with Server() as first:
-        with pytest.raises(OSError, match="in use"):
-            await Server(port=first.port).start()
-
-
 async def test_a_closed_server_gives_its_port_back_and_starts_empty() -> None:
     server = Server()
     await server.start()
@@ -183,49 +169,7 @@ async def test_a_stopped_server_refuses_and_comes_back() -> None:
         assert await reading is not None
 
 
-async def test_down_time_does_not_count_against_sessions() -> None:
-    clock = VirtualClock()
-    async with Server(clock=clock) as server, zkwire.connect(server.hosts, session_timeout=10) as zk:
-        async with server.stopped():
-            clock.advance(100)
-        clock.advance(9)
-        assert server.sessions == [zk.session_id]
-
-
 # -- framing ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 64, 10_000])
-async def test_frames_come_split_or_together(size: int) -> None:
-    stream = frame(HANDSHAKE) + PING + request(1, GetDataRequest("/", False)) + PING
-    async with Server() as server, raw(server) as client:
-        for at in range(0, len(stream), size):
-            client.send(stream[at : at + size])
-            await asyncio.sleep(0)
-        assert ConnectResponse.decode(await client.read_frame(), 0)[0].timeout == 10_000
-        xids = [ReplyHeader.decode(await client.read_frame(), 0)[0].xid for _ in range(3)]
-        assert xids == [-2, 1, -2]
-
-
-@pytest.mark.parametrize("length", [-1, -(2**31), 1_048_576, 2**31 - 1])
-async def test_a_bad_length_ends_that_connection_alone(length: int) -> None:
-    async with Server() as server, raw(server) as bad, raw(server) as good:
-        await bad.begin()
-        await good.begin()
-        bad.send(PING + struct.pack(">i", length) + b"rest")
-        assert ReplyHeader.decode(await bad.read_frame(), 0)[0].xid == -2  # what came whole is answered
-        assert await bad.is_closed()
-        good.send(PING)
-        await good.read_frame()
-
-
-async def test_a_word_comes_in_pieces_and_with_a_newline() -> None:
-    async with Server() as server, raw(server) as client:
-        for byte in b"ruok":
-            client.send(bytes([byte]))
-            await asyncio.sleep(0)
-        assert await client.reader.read() == b"imok"
-        assert await ask(server, "ruok\n") == "imok"
 
 
 async def test_a_client_that_does_not_read_is_not_read_either() -> None:
@@ -241,35 +185,6 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
             await client.reader.readexactly(16 + 4 + 500_000 + 68)
             for xid in range(2, 201):
                 assert ReplyHeader.decode(await client.read_frame(), 0)[0].xid == xid
-
-
-async def test_a_client_that_is_not_answered_is_not_read_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkwire.testing.memory.link._KEPT_LIMIT", 100_000)
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        await zk.create("/big", bytes(10_000))
-        before = await received_by(server)
-        async with raw(server) as client:
-            session = await client.begin()
-            with server.hold_replies(session=session.session_id) as held:
-                client.send(b"".join(request(xid, GetDataRequest("/big", False)) for xid in range(1, 101)))
-                await held.until_hit()
-                assert await received_by(server) - before < 50
-            for xid in range(1, 101):
-                assert ReplyHeader.decode(await client.read_frame(), 0)[0].xid == xid
-
-
-async def test_a_client_that_reads_no_events_is_dropped_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zkwire.testing.memory.link._BACKLOG_LIMIT", 200_000)
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        path = await zk.create("/" + "long" * 2000)
-        async with raw(server) as client:
-            await client.begin()
-            client.send(request(1, AddWatchRequest(path, 1)))
-            await client.read_frame()
-            assert "Connections: 3" in await ask(server, "srvr")
-            while "Connections: 3" in await ask(server, "srvr"):
-                await asyncio.gather(*(zk.set(path, b"") for _ in range(100)))
-        assert await zk.exists(path) is not None
 
 
 # -- time ---------------------------------------------------------------------------------------------
@@ -306,20 +221,6 @@ async def test_a_connection_without_a_session_is_dropped_after_10_to_20_seconds(
         assert await torn.is_closed()
 
 
-async def test_servers_share_a_clock() -> None:
-    clock = VirtualClock(wall=1_000_000.0)
-    async with Server(clock=clock) as one, Server(clock=clock) as two:
-        stamps = []
-        for server in (one, two):
-            async with zkwire.connect(server.hosts) as zk:
-                await zk.create("/a")
-                stat = await zk.exists("/a")
-                assert stat is not None
-                stamps.append(stat.ctime)
-            clock.advance(1.5)
-        assert stamps[1] - stamps[0] in (1.5, 1500)
-
-
 # -- load ---------------------------------------------------------------------------------------------
 
 
@@ -344,22 +245,6 @@ async def _create_and_read(hosts: str) -> None:
     async with zkwire.connect(hosts) as zk:
         await zk.create("/a", b"x")
         assert (await zk.get("/a")).data == b"x"
-
-
-async def test_the_command_says_that_the_port_is_taken() -> None:
-    async with Server() as server:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "zkwire.testing",
-            "--port",
-            str(server.port),
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "LC_ALL": "C"},
-        )
-        _, errors = await process.communicate()
-        assert errors.decode() == f"cannot listen on {server.hosts}: Address already in use\n"
-        assert process.returncode == 1
 
 
 @pytest.mark.parametrize("before", ["", "exec <&-", "exec < /dev/null", "exec < /etc/hosts"])

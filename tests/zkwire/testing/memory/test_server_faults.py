@@ -4,46 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 
 import pytest
 
 import zkwire
 from zkwire.testing import Server, VirtualClock
-
-
-async def test_a_connection_dropped_before_a_create_leaves_no_node() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        with server.drop_before("create", path="/a") as fault:
-            with pytest.raises(zkwire.ConnectionLostError) as lost:
-                await zk.create("/a")
-            assert lost.value.maybe_applied
-            assert fault.hits == 1
-            assert await zk.exists("/a") is None
-            await zk.create("/a")  # it hits once
-
-
-async def test_a_connection_dropped_after_a_create_leaves_the_node() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        session = zk.session_id
-        async with server.drop_after("create", path="/a") as fault:
-            with pytest.raises(zkwire.ConnectionLostError):
-                await zk.create("/a")
-            assert fault.hits == 1
-        assert await zk.exists("/a") is not None
-        assert zk.session_id == session
-
-
-async def test_the_nth_fitting_request_is_hit() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        with server.answering("create", zkwire.QuotaExceededError, path=re.compile("/n.*"), nth=2, times=1) as fault:
-            await zk.create("/n1")
-            await zk.create("/other")
-            with pytest.raises(zkwire.QuotaExceededError):
-                await zk.create("/n2")
-            await zk.create("/n3")
-            assert fault.hits == 1
-        assert await zk.exists("/n2") is None
 
 
 async def test_a_hold_of_one_reply_lets_earlier_ones_out_and_keeps_later_ones() -> None:
@@ -158,12 +123,3 @@ async def test_ending_all_faults_lets_everything_out() -> None:
         server.end_faults()
         assert await reading is not None
         assert held.is_over
-
-
-async def test_pings_are_not_any_request() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        with server.drop_before() as fault:
-            await zk.ping()
-            assert fault.hits == 0
-            assert await zk.exists("/") is not None  # a read is repeated on the next connection
-            assert fault.hits == 1

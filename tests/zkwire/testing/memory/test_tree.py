@@ -49,20 +49,6 @@ def test_a_rollback_undoes_everything_since_begin(before: list[tuple[int, int, i
     assert picture(tree) == kept
 
 
-@given(STEPS, STEPS)
-def test_what_is_committed_is_as_if_done_one_by_one(before: list[tuple[int, int, int]], done: list[Any]) -> None:
-    tree, other = Tree(), Tree()
-    for each in (tree, other):
-        play(each, before, 1)
-    tree.begin()
-    play(tree, done, 100)
-    tree.commit()
-    play(other, done, 100)
-    assert picture(tree) == picture(other)
-    tree.rollback()
-    assert picture(tree) == picture(other)
-
-
 @given(STEPS)
 def test_the_size_is_that_of_all_paths_and_data(steps: list[tuple[int, int, int]]) -> None:
     tree = Tree()

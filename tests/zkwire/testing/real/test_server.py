@@ -1,13 +1,11 @@
-"""The starter of real servers: it finds a ZooKeeper, runs it, does to it what tests ask, and leaves nothing behind."""
+"""The starter of real servers: it finds a ZooKeeper, runs it, does to it what tests ask, and leaves nothing."""
 
 import asyncio
 import contextlib
 import fcntl
-import gc
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -17,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import zkwire
 from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper, make_certificates
 from zkwire.testing.real import installation
 from zkwire.testing.real import server as real
@@ -46,14 +45,6 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # Running a server
 
 
-async def test_a_started_server_answers(zookeeper: RealServer) -> None:
-    assert zookeeper.is_running
-    assert zookeeper.hosts == f"127.0.0.1:{zookeeper.port}"
-    assert await zookeeper.four_letter_word("ruok") == "imok"
-    assert f"version: {zookeeper.version}" in await zookeeper.four_letter_word("srvr")
-    assert "binding to port" in zookeeper.log_tail(1_000_000)
-
-
 async def test_configuration_reaches_the_server_and_close_leaves_nothing(scratch: Path) -> None:
     properties = {"maxSessionTimeout": "7000", "snapCount": "777"}
     async with RealServer(tick_time=0.25, properties=properties, jvm=["-Dzkwire.test=yes"], fsync=False) as server:
@@ -72,74 +63,34 @@ async def test_configuration_reaches_the_server_and_close_leaves_nothing(scratch
     await server.close()
 
 
-@pytest.fixture(scope="module")
-def _restarted() -> Iterator[RealServer]:
-    server = RealServer(fsync=False)
-    asyncio.run(server.start())
-    yield server
-    asyncio.run(server.close())
-
-
-@pytest.fixture
-def own(_restarted: RealServer) -> RealServer:
-    """A running server; the test may stop and kill it."""
-    if not _restarted.is_running:
-        asyncio.run(_restarted.start())
-    return _restarted
-
-
-async def test_data_port_and_log_survive_kill_and_restart_also_of_a_paused_server(own: RealServer, path: str) -> None:
-    await _create(own, path)
-    hosts, pid = own.hosts, own.pid
-    own.pause()
-    own.kill()
-    assert not own.is_running
-    assert not _is_alive(pid)
-    with pytest.raises(ConnectionRefusedError):
-        await own.four_letter_word("ruok")
-    await own.start()
-    assert own.hosts == hosts
-    assert await _create(own, path) == NODE_EXISTS
-    own.pause()
-    await own.restart()
-    assert own.hosts == hosts
-    assert await _create(own, path) == NODE_EXISTS
-    assert own.log_tail(1000).count("binding to port") == 3
-
-
-async def test_a_paused_server_is_silent_until_resumed(own: RealServer) -> None:
-    own.pause()
-    assert own.is_running
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2):
-            await own.four_letter_word("ruok")
-    own.resume()
-    assert await own.four_letter_word("ruok") == "imok"
-
-
-async def test_stop_is_orderly_and_may_be_repeated(own: RealServer) -> None:
-    pid = own.pid
-    await own.stop()
-    await own.stop()
-    assert not own.is_running
-    assert not _is_alive(pid)
-    for misuse in (own.pause, own.resume):
+async def test_data_port_and_log_survive_what_tests_do_to_a_server() -> None:
+    async with RealServer(fsync=False) as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/kept")
+        hosts, pid = server.hosts, server.pid
+        server.pause()
+        assert server.is_running
+        assert await server.mode() is None
+        server.resume()
+        assert await server.four_letter_word("ruok") == "imok"
+        with pytest.raises(RuntimeError, match="is running already"):
+            await server.start()
+        server.pause()
+        server.kill()
+        assert not _is_alive(pid)
+        await server.start()
+        assert await zk.exists("/kept") is not None
+        server.pause()
+        await server.restart()
+        assert server.hosts == hosts
+        assert await zk.exists("/kept") is not None
+        assert server.log_tail(1000).count("binding to port") == 3
+        pid = server.pid
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await server.stop()
+        assert not _is_alive(pid)
         with pytest.raises(RuntimeError, match="not running"):
-            misuse()
-
-
-async def test_a_cancelled_stop_kills(own: RealServer) -> None:
-    pid = own.pid
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0):
-            await own.stop()
-    assert not _is_alive(pid)
-
-
-async def test_a_running_server_cannot_be_started_twice(zookeeper: RealServer) -> None:
-    with pytest.raises(RuntimeError, match="is running already"):
-        await zookeeper.start()
-    assert await zookeeper.four_letter_word("ruok") == "imok"
+            server.pause()
 
 
 def test_a_server_that_was_never_started_has_no_address() -> None:
@@ -151,33 +102,19 @@ def test_a_server_that_was_never_started_has_no_address() -> None:
         _ = server.folder
 
 
-def test_a_tick_shorter_than_a_millisecond_is_refused() -> None:
-    with pytest.raises(ValueError, match="whole milliseconds"):
-        RealServer(tick_time=0.0005)
-
-
 async def test_ports_taken_meanwhile_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tls = make_certificates(tmp_path)
     monkeypatch.setattr(real, "POLL_INTERVAL", 0.2)  # a server whose port for TLS is taken needs seconds to end
-    free = real._free_port
-    closing = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-    with _listening() as plain:
-        secure = closing.sockets[0].getsockname()[1]
-        first = iter([plain, free(), free(), secure])
-        monkeypatch.setattr(real, "_free_port", lambda: next(first, None) or free())
-        async with closing, RealServer(tls=tls) as server:
+    free = real.free_ports
+    with _listening() as taken:
+        first = iter([[taken, *free(1)], [*free(1), taken]])
+        monkeypatch.setattr(real, "free_ports", lambda count: next(first, None) or free(count))
+        async with RealServer(tls=tls) as server:
             assert next(first, None) is None
-            assert not {plain, secure} & {server.port, int(server.secure_hosts.partition(":")[2])}
-            assert await server.four_letter_word("ruok") == "imok"
+            assert taken not in (server.port, int(server.secure_hosts.partition(":")[2]))
 
 
-def test_ports_taken_together_are_different(monkeypatch: pytest.MonkeyPatch) -> None:
-    ports = iter([20_001, 20_001, 20_002])
-    monkeypatch.setattr(real, "_free_port", lambda: next(ports))
-    assert real.free_ports(2) == [20_001, 20_002]
-
-
-# Nothing is left behind
+# Nothing is left over
 
 
 async def test_a_failed_start_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
@@ -188,20 +125,9 @@ async def test_a_failed_start_raises_the_reason_and_leaves_nothing(scratch: Path
     assert list(scratch.iterdir()) == []
 
 
-async def test_a_restart_on_a_port_taken_meanwhile_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
-    server = RealServer()
-    await server.start()
-    await server.stop()
-    with _listening(server.port), pytest.raises(ServerFailedError, match="Address already in use"):
-        await server.start()
-    assert list(scratch.iterdir()) == []
-
-
-async def test_a_start_that_takes_too_long_leaves_nothing(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(real, "START_TIME_LIMIT", 0.01)
-    server = RealServer()
+async def test_a_start_that_takes_too_long_leaves_nothing(scratch: Path) -> None:
     with pytest.raises(ServerFailedError, match=r"did not serve within 0\.01 s"):
-        await server.start()
+        await RealServer().start(within=0.01)
     assert _processes_in(scratch) == []
     assert list(scratch.iterdir()) == []
 
@@ -219,15 +145,6 @@ async def test_a_cancelled_start_leaves_nothing(scratch: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
-async def test_a_forgotten_server_is_collected(scratch: Path) -> None:
-    server = RealServer()
-    await server.start()
-    del server
-    gc.collect()
-    assert _processes_in(scratch) == []
-    assert list(scratch.iterdir()) == []
-
-
 START_AND_TELL = """
 import asyncio
 from zkwire.testing import RealServer
@@ -236,19 +153,6 @@ asyncio.run(server.start())
 print(server.pid, flush=True)
 input()
 """
-
-
-def test_the_end_of_the_interpreter_ends_the_server(tmp_path: Path) -> None:
-    with _interpreter(START_AND_TELL, tmp_path) as parent:
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert _is_alive(pid)
-        parent.stdin.write("\n")
-        parent.stdin.flush()
-        assert parent.wait(30) == 0
-    assert not _is_alive(pid)
-    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_killed_interpreter_takes_the_server_along_and_the_next_start_removes_its_folder(scratch: Path) -> None:
@@ -275,30 +179,7 @@ async def test_a_killed_interpreter_takes_the_server_along_and_the_next_start_re
     assert await after_a_start() == {"zookeeper-of-another-program"}
 
 
-@pytest.mark.parametrize("name", ["posix", "nt"])
-def test_windows_is_refused_with_a_reason(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(real, "_SYSTEM", name)
-    if name == "posix":
-        RealServer()
-        return
-    with pytest.raises(NotImplementedError, match="Linux and macOS"):
-        RealServer()
-
-
 # Finding a ZooKeeper
-
-
-async def test_zookeeper_home_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "lib").mkdir()
-    version = find_zookeeper().version
-    for jar in find_zookeeper().class_path:
-        if jar.suffix == ".jar" and not (tmp_path / "lib" / jar.name).exists():
-            (tmp_path / "lib" / jar.name).symlink_to(jar)
-    monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
-    assert find_zookeeper().class_path[0].parent == tmp_path / "lib"
-    async with RealServer() as server:
-        assert server.version == version
-        assert str(tmp_path / "lib") in _command_line(server.pid)
 
 
 def test_zookeeper_home_without_a_zookeeper_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,23 +201,6 @@ def test_the_search_goes_from_near_to_far_and_from_new_to_old(bare: Path, monkey
     assert find_zookeeper().version == "3.9.10"
     monkeypatch.setenv("ZOOKEEPER_HOME", str(_install(bare / "home" / "lib", "3.6.4").parents[1]))
     assert find_zookeeper().version == "3.6.4"
-
-
-def test_a_version_or_a_line_may_be_asked_for(bare: Path) -> None:
-    for version in ("3.8.4", "3.8.6", "3.9.5"):
-        _install(bare / ".zookeeper" / version, version)
-    assert find_zookeeper("3.8.4").version == "3.8.4"
-    assert find_zookeeper("3.8").version == "3.8.6"
-    assert find_zookeeper().version == "3.9.5"
-    with pytest.raises(ZooKeeperMissingError, match=r"ZooKeeper 3\.9\.50 .*python -m zkwire\.testing\.fetch 3\.9\.50"):
-        find_zookeeper("3.9.50")
-
-
-def test_the_configuration_of_a_distributions_own_logging_is_used(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _install(bare / "home" / "lib", "3.9.5")
-    (bare / "home" / "conf").mkdir()
-    monkeypatch.setenv("ZOOKEEPER_HOME", str(bare / "home"))
-    assert bare / "home" / "conf" in find_zookeeper().class_path
 
 
 def test_an_unfinished_download_is_not_taken(bare: Path) -> None:
@@ -366,24 +230,6 @@ def test_jars_that_another_user_can_have_put_there_are_not_run(
         find_zookeeper()
 
 
-def test_the_jars_beside_the_package_are_as_trusted_as_the_package(bare: Path) -> None:
-    store = bare.parent / "project" / ".zookeeper"
-    _install(store / "3.9.5", "3.9.5")
-    store.chmod(0o777)
-    assert find_zookeeper().version == "3.9.5"
-
-
-def test_a_missing_zookeeper_says_what_to_run(bare: Path) -> None:
-    with pytest.raises(ZooKeeperMissingError, match="make zookeeper"):
-        RealServer()
-
-
-def test_a_missing_java_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ZooKeeperMissingError, match="install a Java runtime"):
-        RealServer()
-
-
 # Helpers
 
 
@@ -396,29 +242,6 @@ def _is_free(lock: Path) -> bool:
 
 
 NODE_EXISTS = -110
-
-
-async def _create(server: RealServer, path: str) -> int:
-    """Create a persistent znode and return the error code; by hand, as the starter is tested without the client."""
-
-    def text(value: bytes) -> bytes:
-        return struct.pack(">i", len(value)) + value
-
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-
-    async def call(body: bytes) -> bytes:
-        writer.write(text(body))
-        (length,) = struct.unpack(">i", await reader.readexactly(4))
-        return await reader.readexactly(length)
-
-    world = struct.pack(">i", 31) + text(b"world") + text(b"anyone")
-    await call(struct.pack(">iqiq", 0, 0, 10_000, 0) + text(bytes(16)))
-    acl = struct.pack(">i", 1) + world
-    answer = await call(struct.pack(">ii", 1, 1) + text(path.encode()) + text(b"") + acl + bytes(4))
-    _xid, _zxid, error = struct.unpack_from(">iqi", answer)
-    writer.close()
-    await writer.wait_closed()
-    return int(error)
 
 
 def _install(folder: Path, version: str) -> Path:
