@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Self, Unpack
 
+from zkwire.testing.real.loopback import free_ports
 from zkwire.testing.real.server import (
     POLL_INTERVAL,
     PORT_ATTEMPTS,
@@ -18,7 +19,6 @@ from zkwire.testing.real.server import (
     RealServer,
     RealServerOptions,
     ServerFailedError,
-    free_ports,
 )
 from zkwire.testing.settings import check_lines, check_number
 

@@ -7,15 +7,11 @@ server can be used by several event loops, one after the other.
 
 import asyncio
 import base64
-import contextlib
 import hashlib
 import os
-import random
 import re
 import shutil
 import signal
-import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -28,6 +24,7 @@ from typing import Final, Self, TypedDict
 from zkwire.testing.real.certificates import Certificates
 from zkwire.testing.real.folders import OwnFolder
 from zkwire.testing.real.installation import find_java, find_zookeeper
+from zkwire.testing.real.loopback import ask, free_ports, trusting
 from zkwire.testing.settings import check_lines, check_seconds, check_text
 
 START_TIME_LIMIT = 45.0
@@ -40,15 +37,10 @@ LOG_TAIL_LINES = 30
 # Without its second compiler Java starts in half the time, and this collector uses fewer threads.
 QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-# Ports are chosen below the range that Linux uses for outgoing connections. Within that range, a client that keeps
-# connecting to a stopped server would at some time get the server's own port as its source port. It would then be
-# connected to itself, and the server could not listen on its port again.
-PORTS = range(15_000, 32_000)
 PORT_ATTEMPTS = 5
 
 _LOGGING: Final = ("defaultLogLevel=info", "showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS")
 _PORT_TAKEN: Final = re.compile(rb"BindException|NativeIoException: bind")  # of Java's sockets, and of Netty's
-_SYSTEM: Final = os.name
 
 _MODE = re.compile("^Mode: (.+)$", re.MULTILINE)
 
@@ -145,7 +137,7 @@ class RealServer:
         check_lines("sasl_users", sasl_users or {})
         if super_password is not None:
             check_text("super_password", super_password)
-        if _SYSTEM != "posix":
+        if os.name != "posix":
             raise NotImplementedError(
                 "real ZooKeeper servers are started on Linux and macOS only: use zkwire.testing.Server, or start a"
                 " server by other means"
@@ -326,7 +318,7 @@ class RealServer:
         Cancellation:
             The connection is closed.
         """
-        return await _ask(self.port, word)
+        return await ask(self.port, word)
 
     async def mode(self) -> str | None:
         """Return what the server is now: "standalone", "leader", "follower", "observer", "read-only", or None.
@@ -483,41 +475,10 @@ class RealServer:
             # The server opens the port for TLS last, and its first handshake is slow.
             async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
                 if self._tls is not None:
-                    return str(self.folder) in await _ask(self._secure_port, "conf", _trusting(self._tls))
+                    return str(self.folder) in await ask(self._secure_port, "conf", trusting(self._tls))
                 return True
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
             return False
-
-
-async def _ask(port: int | None, word: str, context: ssl.SSLContext | None = None) -> str:
-    """Return the answer to a four-letter word."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
-    try:
-        writer.write(word.encode("ascii"))
-        return (await reader.read()).decode()
-    finally:
-        writer.transport.abort()
-
-
-def _trusting(tls: Certificates) -> ssl.SSLContext:
-    """Return a context with the client's certificate that takes every server's."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    context.load_cert_chain(tls.client.chain)
-    return context
-
-
-def free_ports(count: int) -> list[int]:
-    """Return `count` different ports on which no process listens now."""
-    ports: list[int] = []
-    for port in random.sample(PORTS, k=100 + count):
-        if len(ports) == count:
-            return ports
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            ports.append(port)
-    raise RuntimeError(f"too few of {100 + count} ports tried between {PORTS.start} and {PORTS.stop} are free")
 
 
 def _dies_with_us() -> list[str]:

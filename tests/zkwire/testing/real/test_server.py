@@ -19,6 +19,7 @@ import zkwire
 from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper, make_certificates
 from zkwire.testing.real import installation
 from zkwire.testing.real import server as real
+from zkwire.testing.real.loopback import free_ports
 
 PROJECT = Path(__file__).parents[4]
 
@@ -105,10 +106,9 @@ def test_a_server_that_was_never_started_has_no_address() -> None:
 async def test_ports_taken_meanwhile_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tls = make_certificates(tmp_path)
     monkeypatch.setattr(real, "POLL_INTERVAL", 0.2)  # a server whose port for TLS is taken needs seconds to end
-    free = real.free_ports
     with _listening() as taken:
-        first = iter([[taken, *free(1)], [*free(1), taken]])
-        monkeypatch.setattr(real, "free_ports", lambda count: next(first, None) or free(count))
+        first = iter([[taken, *free_ports(1)], [*free_ports(1), taken]])
+        monkeypatch.setattr(real, "free_ports", lambda count: next(first, None) or free_ports(count))
         async with RealServer(tls=tls) as server:
             assert next(first, None) is None
             assert taken not in (server.port, int(server.secure_hosts.partition(":")[2]))
