@@ -38,8 +38,8 @@ async def test_an_example_runs(heading: str, number: int, code: str) -> None:
 
 
 # For authors of recipes.
-INNER = """certain_for certain_until certify discard machine_suspended need_certainty guaranteed_delete release_certainty pipeline
-    unique_id"""
+INNER = """certain_for certain_until certify discard machine_suspended need_certainty release_certainty pipeline
+    guaranteed_delete unique_id"""
 # Appear within the names of other verbs.
 OBVIOUS = "chroot close delete exists get get_children last_zxid session_password"
 

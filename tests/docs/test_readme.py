@@ -12,13 +12,14 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 CHINESE = (ROOT / "README.zh-CN.md").read_text(encoding="utf-8")
 
 
+def _first_example(page: str) -> str:
+    return page.partition("```python\n")[2].partition("```")[0]
+
+
 def test_the_first_example_runs_as_printed(tmp_path: Path) -> None:
-    found = re.search(r"```python\n(.*?)```", README, re.DOTALL)
-    assert found is not None
-    example = found.group(1)
+    example = _first_example(README)
     assert len([line for line in example.splitlines() if line.strip()]) <= 15
-    ran = run_script(example, tmp_path)
-    assert re.fullmatch(r"mine, with the fencing token \d+\n", ran.stdout)
+    assert re.fullmatch(r"mine, with the fencing token \d+\n", run_script(example, tmp_path))
 
 
 def test_the_first_screen_names_test_bench_and_what_is_guaranteed() -> None:
@@ -33,7 +34,4 @@ def test_the_chinese_page_has_the_same_recipes_and_an_example_that_runs(tmp_path
         return re.findall(r"`(\w+)`", " ".join(rows))
 
     assert recipes_of(CHINESE) == recipes_of(README) != []
-    found = re.search(r"```python\n(.*?)```", CHINESE, re.DOTALL)
-    assert found is not None
-    ran = run_script(found.group(1), tmp_path)
-    assert re.search(r"fencing token .* \d+\n", ran.stdout)
+    assert re.search(r"fencing token .* \d+\n", run_script(_first_example(CHINESE), tmp_path))

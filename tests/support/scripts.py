@@ -1,4 +1,4 @@
-"""Run an example of the documentation as a user does: as a script in a process of its own."""
+"""Run an example of the documentation as a user does: in a process of its own, in which warnings are errors."""
 
 import subprocess
 import sys
@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+_ENVIRONMENT: Final = {
+    "PYTHONPATH": str(ROOT),
+    "PATH": "/usr/bin:/bin",
+    "PYTHONIOENCODING": "utf-8",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+}
 
 
-def run_script(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Write `text` into a file in `folder` and run it; fail unless it ends well."""
-    script = folder / "example.py"
-    script.write_text(text, encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", script],
-        cwd=ROOT,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran
+def run_script(text: str, folder: Path) -> str:
+    """Write `text` into a file in `folder` and run it; return what it prints, and fail unless it ends well."""
+    (folder / "example.py").write_text(text, encoding="utf-8")
+    return run_python("example.py", folder=folder)
+
+
+def run_python(*command: str, folder: Path) -> str:
+    """Run `python *command` in `folder`; return what it prints, and fail unless it ends well."""
+    words = [sys.executable, "-W", "error", *command]
+    ran = subprocess.run(words, cwd=folder, env=_ENVIRONMENT, capture_output=True, encoding="utf-8", timeout=120)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
