@@ -292,6 +292,9 @@ class MembersStream(ValueStream[dict[str, bytes]]):
         self._unwatched: set[str] = set()  # those of them that may not be read, so that no watch was set
         self._needs_list: bool  # whether the names may have changed; the first look lists them in any case
 
+    async def __anext__(self) -> dict[str, bytes]:
+        return await until_answered(self._zk, super().__anext__)
+
     def _heard(self, event: WatchEvent) -> None:
         """Forget what the event has made out of date; its watch is used up."""
         if event.path == self.path:

@@ -19,7 +19,6 @@ from urllib.parse import quote
 
 from recipes.common.background import BackgroundTask
 from recipes.common.event_loops import OneLoop
-from recipes.common.retrying import until_answered
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
 from recipes.lock import Lock
@@ -320,7 +319,7 @@ class Partitioner(Generic[P]):
         async with self._group.watch() as changes:
 
             def next_change() -> asyncio.Task[dict[str, bytes]]:
-                return tasks.create_task(until_answered(self._zk, changes.__anext__))
+                return tasks.create_task(changes.__anext__())
 
             change = next_change()
             members: dict[str, bytes] = {}

@@ -263,7 +263,9 @@ class Cache:
 
     async def _run(self, bound: Bound) -> None:
         """Keep the mirror up to date until cancelled, or until an error that does not pass."""
-        async with self._zk.events(self.path, recursive=self._mirror.depth != 0) as events:
+        recursive = self._mirror.depth != 0
+        entered = await until_answered(self._zk, lambda: self._zk.events(self.path, recursive=recursive).__aenter__())
+        with contextlib.closing(entered) as events:
             self._session_id = self._zk.session_id
             try:
                 async with asyncio.TaskGroup() as tasks:

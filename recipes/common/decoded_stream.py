@@ -6,6 +6,7 @@ from abc import abstractmethod
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from recipes.common.retrying import until_answered
 from zkwire import Client, Node
 
 T = TypeVar("T")
@@ -17,11 +18,18 @@ class DecodedStream(Generic[T]):
     When the node changes several times in quick succession, values in between may be left out, but never the last one.
     The iteration goes on over reconnects, and in the new session after an expiry.  A loop may be left with `break` at
     any time.  If you keep the stream in a variable, close it when you are done: with `close()` or `async with`.
-    Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError, NoAuthError.
-    Cancellation: of the wait for the next value removes the watch from the server; the iteration may go on later.
+
+    Raises:
+        SessionExpiredError: from the iteration, if the client does not renew its session.
+        SessionClosedError: from the iteration, if the client is closed.
+        NoAuthError: from the iteration, if this client may not read the node.
+
+    Cancellation:
+        Of the wait for the next value: removes the watch from the server; the iteration may go on later.
     """
 
     def __init__(self, zk: Client, path: str) -> None:
+        self._zk = zk
         self._nodes = zk.data(path)
         # The last state read is "missing", and it has not been handled: creating the node was cancelled or has failed.
         self._is_missing = False
@@ -48,7 +56,7 @@ class DecodedStream(Generic[T]):
     async def __anext__(self) -> T:
         while True:
             if not self._is_missing:
-                node = await anext(self._nodes)
+                node = await until_answered(self._zk, self._nodes.__anext__)
                 if node is not None:
                     return self._decode(node)
                 self._is_missing = True

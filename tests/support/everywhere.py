@@ -8,7 +8,7 @@ own result.
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -28,7 +28,6 @@ MOST_TURNS: Final = 600
 # delete, nodes stay until the session ends, so deletes are left out.
 NEEDING_PERMISSION: Final = frozenset({1, 4, 5, 8, 12, 14, 15, 19, 21, 22, 106})
 # How long the product waits after a transient refusal before it asks again.
-PAUSES: Final = ("recipes.common.retrying._PAUSE", "recipes.common.keeper._PAUSE")
 
 
 @dataclass
@@ -147,9 +146,7 @@ async def refuse_at_every_step(
             fault.selector._opcodes = NEEDING_PERMISSION
         return fault
 
-    with ExitStack() as short:
-        for pause in PAUSES:
-            short.enter_context(patch(pause, 0.001))
+    with patch("recipes.common.retrying._PAUSE", 0.001):
         return await _at_every_step(
             act,
             f"{error.__name__} at request",

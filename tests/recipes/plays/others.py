@@ -224,24 +224,23 @@ _UNKNOWN: Final = (ConnectionLostError, SessionExpiredError)  # nothing shows an
 _BUT_CANCEL: Final = EVERY - {CANCEL}
 
 ENTRIES: Final = [
-    Entry("barrier", pass_a_barrier, steps=3, raises_refusals=True),
-    Entry("barrier, created and removed", create_and_remove_a_barrier, _BUT_CANCEL, steps=6, raises_refusals=True),
-    Entry("barrier, nodes below", remove_a_barrier_with_nodes_below, _BUT_CANCEL, steps=3, raises_refusals=True),
-    Entry("double barrier", meet, EVERY - {EXPIRE}, steps=5, stays=("ready",), raises_refusals=True),
+    Entry("barrier", pass_a_barrier, steps=3),
+    Entry("barrier, created and removed", create_and_remove_a_barrier, _BUT_CANCEL, steps=6),
+    Entry("barrier, nodes below", remove_a_barrier_with_nodes_below, _BUT_CANCEL, steps=3),
+    Entry("double barrier", meet, EVERY - {EXPIRE}, steps=5, stays=("ready",)),
     Entry("double barrier, given up", meet_or_give_up, {EXPIRE}, afterwards=meet, stays=("ready",), steps=5),
-    Entry("counter", count, steps=5, afterwards=count_on, lost=_UNKNOWN, raises_refusals=True),
-    Entry("shared value", replace, steps=5, afterwards=replace_again, lost=_UNKNOWN, raises_refusals=True),
-    Entry("group", follow_a_group, {CUT, CANCEL, REFUSE}, steps=8, raises_refusals=True),
+    Entry("counter", count, steps=5, afterwards=count_on, lost=_UNKNOWN),
+    Entry("shared value", replace, steps=5, afterwards=replace_again, lost=_UNKNOWN),
+    Entry("group", follow_a_group, {CUT, CANCEL, REFUSE}, steps=8),
     Entry("group, one member", follow_one_member, {EXPIRE}, steps=5),
     Entry("group, joined and left", join_and_leave, {FORBID}),
-    Entry("persistent ephemeral node", keep_a_node, steps=5, raises_refusals=True),
+    Entry("persistent ephemeral node", keep_a_node, steps=5),
     Entry(
         "cache, a tree",
         follow_a_tree,
         {CUT, EXPIRE, REFUSE},
         steps=6,
         lost=(SessionExpiredError,),
-        raises_refusals=True,
     ),
     Entry("cache", hear_of_a_change, {CANCEL}, prepare=plant_a_tree, afterwards=show_the_tree, stays=("a", "a/b")),
     Entry(
@@ -251,6 +250,5 @@ ENTRIES: Final = [
         stays=("members", "locks", "locks/only"),
         steps=8,
         lost=(LockLostError,),
-        raises_refusals=True,
     ),
 ]

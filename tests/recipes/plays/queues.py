@@ -189,22 +189,19 @@ ENTRIES: Final = [
     Entry("queue, put many", put_many, {CUT}, stays=STAYS, steps=3, is_slow=True),
     Entry("queue, put within a bound", put_within_a_bound, {CUT}, stays=STAYS, steps=8, is_slow=True),
     Entry("queue, put with numbers used up", put_with_numbers_used_up, {CUT}, stays=STAYS, steps=2, is_slow=True),
-    Entry(
-        "queue, put two", put_two, afterwards=both_or_none_are_there, stays=STAYS, lost=_UNKNOWN, raises_refusals=True
-    ),
+    Entry("queue, put two", put_two, afterwards=both_or_none_are_there, stays=STAYS, lost=_UNKNOWN),
     Entry(
         "queue, put one within a bound",
         put_one_within_a_bound,
         afterwards=one_or_none_is_there,
         stays=STAYS,
         lost=_UNKNOWN,
-        raises_refusals=True,
     ),
     Entry("queue, no room", put_without_room, {CANCEL}, prepare=fill, afterwards=put_with_room, stays=STAYS, most=40),
     Entry("queue, get", get_two, {CUT}, prepare=three_are_there, stays=STAYS, steps=8),
     Entry("queue, wait and get", wait_and_get, {CUT}, stays=STAYS, steps=8),
     Entry("queue, get one", get_one, {CANCEL, CUT}, fill_with_three, get_the_others, stays=STAYS),
-    Entry("queue, get one, refused", get_one, {REFUSE}, fill_with_three, get_the_others, STAYS, raises_refusals=True),
+    Entry("queue, get one, refused", get_one, {REFUSE}, fill_with_three, get_the_others, STAYS),
     Entry("queue, get one, expired", get_one, {EXPIRE}, fill_with_three, one_at_most_is_lost, stays=STAYS),
     Entry("queue, several get", get_with_others, {CANCEL}, fill_with_three, all_get_an_item, stays=STAYS),
     Entry("queue, nothing to get", get_nothing, {CANCEL}, afterwards=put_by_another, stays=STAYS, most=40),
@@ -218,6 +215,5 @@ ENTRIES: Final = [
         afterwards=nothing_is_lost,
         stays=STAYS,
         lost=(LockLostError,),
-        raises_refusals=True,
     ),
 ]
