@@ -25,7 +25,7 @@ from tests.support.recipes import body_raises, expire, make_known, until, until_
 from zkwire import Client, ThrottledError
 from zkwire.testing import RealServer, Server
 
-STAYS = ["members", "locks"]
+STAYS = ["members", "locks", "locks/*"]
 
 
 async def only_containers(stage: Scene) -> None:
