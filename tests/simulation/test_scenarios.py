@@ -1,4 +1,4 @@
-"""Each scenario of something that is held finds a recipe that is wrong."""
+"""Each scenario of something that is held finds a recipe that is wrong, and that of creates a client that is wrong."""
 
 import gc
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from recipes.line import waiting_ticket
 from recipes.line.position import Position
 from tests.simulation.__main__ import failures
 from tests.simulation.stage import simulated
+from zkwire.session.cleanup import Cleanup, LostCreate
 
 pytestmark = pytest.mark.slow("plays hundreds of schedules")
 
@@ -41,3 +42,13 @@ def test_a_write_lease_that_stays_certain_while_it_lets_readers_in_is_found() ->
 def test_a_time_limit_that_the_waiters_count_too_short_is_found() -> None:
     with patch.object(waiting_ticket, "_PATIENCE", 0.5):
         assert " owns while " in first_failure("timed-lock")
+
+
+def test_a_lost_create_that_is_not_recognised_is_found() -> None:
+    with patch.object(LostCreate, "has_created", lambda self, stat: False):
+        assert first_failure("protected-create")  # its node stays, or a second one is refused
+
+
+def test_a_node_of_a_cancelled_create_that_stays_is_found() -> None:
+    with patch.object(Cleanup, "remove_created", lambda self, request, reply, newest_zxid: None):
+        assert "something stays" in first_failure("protected-create")

@@ -14,6 +14,7 @@ from tests.simulation.scenarios.lock import LockScenario, TryLockScenario
 from tests.simulation.scenarios.multi_lock import MultiLockScenario
 from tests.simulation.scenarios.partitioner import PartitionerScenario
 from tests.simulation.scenarios.pollers import PollersScenario
+from tests.simulation.scenarios.protected import ProtectedScenario
 from tests.simulation.scenarios.queue import QueueScenario
 from tests.simulation.scenarios.read_write_lock import ReadWriteLockScenario
 from tests.simulation.scenarios.semaphore import SemaphoreScenario
@@ -38,5 +39,6 @@ SCENARIOS: Final[dict[str, type[Scenario]]] = {
         BarrierScenario,
         PollersScenario,
         TryLockScenario,
+        ProtectedScenario,
     )
 }
