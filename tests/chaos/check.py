@@ -9,13 +9,12 @@ stopped process never looks like a violation:
 - A lease that was not certain when its process looked at it for the first time claims nothing.
 """
 
-import itertools
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.chaos.journal import PARENT, Record, in_order
+from tests.chaos.journal import Record, in_order
 
 # Errors that clients meet under faults, by the names of their classes.
 EXPECTED_ERRORS = frozenset({"ConnectionLostError", "SessionExpiredError", "LockLostError", "TimeoutError"})
@@ -66,21 +65,9 @@ def check(history: Iterable[Record], expected: Expected) -> list[Violation]:
         if name in expected.permits:
             found += too_many(held, expected.permits[name])
         else:
-            found += overlaps(held)
-            found += unordered_tokens(held)
-    checks: Sequence[Callable[[Sequence[Record]], Iterable[Violation]]] = (
-        refused_while_certain,
-        fenced_store,
-        guarded_nodes,
-        readers,
-        counters,
-        doubled_additions,
-        progress,
-        leftovers,
-        processes,
-    )
-    for each in checks:
-        found += each(records)
+            found += not_exclusive(held)
+    for check_of in (reported, fenced_store, guarded_nodes, readers, counters, doubled_additions):
+        found += check_of(records)
     for name in expected.queues:
         found += taken_items(records, name)
     for name in expected.claim_queues:
@@ -114,35 +101,26 @@ def claims(records: Iterable[Record]) -> list[Claim]:
 # -- locks -------------------------------------------------------------------------------------------------
 
 
-def overlaps(held: Sequence[Claim]) -> Iterator[Violation]:
-    """Yield two claims of one lock at a time, unless both are readers'."""
+def not_exclusive(held: Sequence[Claim]) -> Iterator[Violation]:
+    """Yield two claims of one lock at a time, and a token that is not greater than the token of an earlier owner.
+
+    Readers may hold together, and have no order among themselves.  One client may hold twice by one token: a writer
+    that has let readers in, and a task that passes its lease on to another task of its process.
+    """
     for mine, others in (("write", ("write", "read")), ("read", ("write",))):
         last: Claim | None = None  # of those that a claim of the kind `mine` must not meet, the one that ends last
+        greatest: Claim | None = None  # and the one with the greatest token
         for claim in held:
             if claim.mode == mine and last is not None and last.end > claim.start:
                 both = min(last.end, claim.end) - claim.start
-                yield Violation(
-                    claim.start,
-                    claim.name,
-                    f"two owners for certain: {last} and {claim}, for {both:.3f} s",
-                )
-            if claim.mode in others and (last is None or claim.end > last.end):
-                last = claim
-
-
-def unordered_tokens(held: Sequence[Claim]) -> Iterator[Violation]:
-    """Yield a token that is not greater than that of an earlier owner; readers have no order among themselves.
-
-    One client may hold twice by one token: a writer that has let readers in, and a task that passes its lease on to
-    another task of its process.
-    """
-    for mine, others in (("write", ("write", "read")), ("read", ("write",))):
-        greatest: Claim | None = None
-        for claim in held:
+                text = f"two owners for certain: {last} and {claim}, for {both:.3f} s"
+                yield Violation(claim.start, claim.name, text)
             is_smaller = claim.mode == mine and greatest is not None and claim.token <= greatest.token
             if greatest is not None and is_smaller and (claim.token, claim.author) != (greatest.token, greatest.author):
                 text = f"the token of {claim} is not greater than the earlier one of {greatest}"
                 yield Violation(claim.start, claim.name, text)
+            if claim.mode in others and (last is None or claim.end > last.end):
+                last = claim
             if claim.mode in others and (greatest is None or claim.token > greatest.token):
                 greatest = claim
 
@@ -160,21 +138,12 @@ def too_many(held: Sequence[Claim], permits: int) -> Iterator[Violation]:
 # -- what locks protect ------------------------------------------------------------------------------------
 
 
-def refused_while_certain(records: Sequence[Record]) -> Iterator[Violation]:
-    """Yield a write that the store or ZooKeeper has refused to a holder that was still certain afterwards."""
-    for record in records:
-        if record.what in ("refused", "guard refused") and record["certain"]:
-            yield Violation(
-                record.at, record.name, f"a write of client {record.author} was refused while its lease was certain"
-            )
-
-
 def fenced_store(records: Sequence[Record]) -> Iterator[Violation]:
     """Yield a stale token that the store has accepted, and an update that was lost in it."""
     greatest: dict[str, int] = {}
     values: dict[str, int] = {}
     for record in records:
-        if record.author != PARENT or record.what not in ("stored", "seen"):
+        if record.what not in ("stored", "seen"):
             continue
         token = record["token"]
         if token < greatest.get(record.name, 0):
@@ -192,17 +161,19 @@ def guarded_nodes(records: Sequence[Record]) -> Iterator[Violation]:
 
     Each of them writes the number that it has read, plus one.  So the number equals the node's version.
     """
-    for record in records:
-        if record.what in ("guarded", "guard at the end") and record["value"] != record["version"]:
-            text = f"an update was lost: the node holds {record['value']} after {record['version']} writes"
-            yield Violation(record.at, record.name, text)
     acknowledged: dict[str, int] = defaultdict(int)
     for record in records:
+        if record.what not in ("guarded", "guard at the end"):
+            continue
+        name, value = record.name, record["value"]
+        if value != record["version"]:
+            text = f"an update was lost: the node holds {value} after {record['version']} writes"
+            yield Violation(record.at, name, text)
         if record.what == "guarded":
-            acknowledged[record.name] += 1
-        elif record.what == "guard at the end" and record["value"] < acknowledged[record.name]:
-            text = f"{acknowledged[record.name]} writes were acknowledged, and the node holds {record['value']}"
-            yield Violation(record.at, record.name, text)
+            acknowledged[name] += 1
+        elif value < acknowledged[name]:
+            text = f"{acknowledged[name]} writes were acknowledged, and the node holds {value}"
+            yield Violation(record.at, name, text)
 
 
 def readers(records: Sequence[Record]) -> Iterator[Violation]:
@@ -343,30 +314,29 @@ def claimed_items(records: Sequence[Record], queue: str) -> Iterator[Violation]:
         yield Violation(drained.at, queue, text)
 
 
-# -- processes ---------------------------------------------------------------------------------------------
+# -- what the processes report themselves -----------------------------------------------------------------
+
+_REPORTS = {
+    "refused": "a write of client {author} was refused while its lease was certain",
+    "guard refused": "a write of client {author} was refused while its lease was certain",
+    "stuck": "no progress within {seconds:g} s of the last fault",
+    "left": "nodes are left: {nodes}",
+    "failed": "client {client} has failed: {why}",
+    "error": "client {author} got an error that no fault explains: {error}: {text}",
+}
 
 
-def progress(records: Sequence[Record]) -> Iterator[Violation]:
-    """Yield what came to a stand although all faults had ended."""
+def reported(records: Sequence[Record]) -> Iterator[Violation]:
+    """Yield a refusal of the store or ZooKeeper to a holder that was certain, a stop, a failure, and nodes left behind.
+
+    Errors that a fault explains are none.
+    """
     for record in records:
-        if record.what == "stuck":
-            yield Violation(record.at, record.name, f"no progress within {record['seconds']:g} s of the last fault")
-
-
-def leftovers(records: Sequence[Record]) -> Iterator[Violation]:
-    """Yield nodes of clients that were left although all sessions had ended."""
-    for record in records:
-        if record.what == "left":
-            yield Violation(record.at, record.name, f"nodes are left: {', '.join(record['nodes'][:10])}")
-
-
-def processes(records: Sequence[Record]) -> Iterator[Violation]:
-    """Yield a client that has failed, and an error that no fault explains."""
-    for record in records:
-        if record.what == "failed":
-            yield Violation(record.at, record.name, f"client {record['client']} has failed: {record['why']}")
-        elif record.what == "error" and not (record["error"] in EXPECTED_ERRORS or record.get("transient")):
-            text = f"client {record.author} got an error that no fault explains: {record['error']}: {record['text']}"
+        is_explained = (
+            record.get("error") in EXPECTED_ERRORS or record.get("transient") or not record.get("certain", True)
+        )
+        if record.what in _REPORTS and not is_explained:
+            text = _REPORTS[record.what].format(author=record.author, **record.details)
             yield Violation(record.at, record.name, text)
 
 
@@ -381,17 +351,3 @@ def without_owner(held: Sequence[Claim]) -> list[float]:
             gaps.append(max(0.0, claim.start - end))
         end = claim.end if end is None else max(end, claim.end)
     return gaps
-
-
-def ran_on(records: Iterable[Record], held: Sequence[Claim]) -> list[float]:
-    """Return for how many seconds bodies that had lost the lock ran on beside the next owner.
-
-    This is no violation here: the process may have been stopped, or got no processor.
-    """
-    ended = {(record.author, record["lease"]): record.at for record in records if record.what == "lost"}
-    late = []
-    for claim, following in itertools.pairwise(held):
-        end = ended.get((claim.author, claim.lease))
-        if end is not None and end > following.start:
-            late.append(end - following.start)
-    return late

@@ -17,14 +17,22 @@ from pathlib import Path
 import zkwire
 from tests.chaos.broken import put_in
 from tests.chaos.journal import Journal
-from tests.chaos.store import StoreClient
+from tests.chaos.store import Store
 from tests.chaos.workload import HoldOn, Workload
 
 
 @dataclass(frozen=True)
 class Orders:
-    """Arguments: `number` of the client; `life`, how often it was started; `timeout` of its session, in seconds;
-    `folder` of the journals; `store`, the port of the store; `broken`, the deliberate faults to put in.
+    """What a client is to do.
+
+    Args:
+        number: Of the client.
+        life: How often it was started.
+        hosts: Its connect string.
+        timeout: Of its session, in seconds.
+        seed: Of its choices.
+        folder: Of the journals.
+        broken: The deliberate faults to put in.
     """
 
     number: int
@@ -33,7 +41,6 @@ class Orders:
     timeout: float
     seed: str
     folder: str
-    store: int
     broken: Sequence[str] = ()
 
 
@@ -65,10 +72,8 @@ async def _obey(told: asyncio.StreamReader, hold_on: HoldOn) -> None:
 async def _work(orders: Orders, journal: Journal, author: str, hold_on: HoldOn) -> None:
     rng = random.Random(f"{orders.seed}/{author}")
     names = random.Random(f"{orders.seed}/{author}/client")
-    async with (
-        StoreClient(orders.store) as store,
-        zkwire.connect(orders.hosts, orders.timeout, rng=names, within=None) as zk,
-    ):
+    store = Store(Path(orders.folder), author)
+    async with zkwire.connect(orders.hosts, orders.timeout, rng=names, within=None) as zk:
         journal.write("connected", pid=os.getpid(), session=zk.session_id, timeout=zk.session_timeout)
         await Workload(zk, store, journal, author, rng, hold_on).run()
 

@@ -6,15 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from tests.chaos.client import Orders
 from tests.chaos.journal import Journal
-from tests.support.links import Links
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL = 0.05
@@ -23,7 +19,10 @@ POLL = 0.05
 class ClientProcess:
     """One client: a process that may be killed, stopped and started again; each start is another life.
 
-    Arguments: `orders`, of its first life; `home`, the number of the only server that it knows, None if it knows all.
+    Args:
+        orders: Of its first life.
+        journal: The parent's.
+        home: The number of the only server that it knows, None if it knows all.
     """
 
     def __init__(self, orders: Orders, journal: Journal, home: int | None = None) -> None:
@@ -118,44 +117,6 @@ class ClientProcess:
             self.kill()
         if process.returncode and self._process is not None:
             self.fails()
-
-
-class Clients:
-    """All clients of a run, each behind relays of its own to every server; an async context manager.
-
-    On leaving it, all processes are killed.
-    Arguments: `servers`, the number and the port of each.
-    """
-
-    def __init__(self, links: Links, servers: Sequence[tuple[int, int]]) -> None:
-        self._links = links
-        self._servers = servers
-        self._stack = contextlib.AsyncExitStack()
-        self.all: list[ClientProcess] = []
-
-    async def __aenter__(self) -> Self:
-        await self._stack.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for client in self.all:
-            client.kill()
-        await self._stack.__aexit__(kind, error, trace)
-
-    async def hosts(self, number: int, only: int | None = None) -> str:
-        """Return a connect string for the client `number`, with a relay for each server, or for the server `only`."""
-        ports = []
-        for server, port in self._servers:
-            if only not in (None, server):
-                continue
-            relay = await self._stack.enter_async_context(self._links.relay(end(number), server, port))
-            ports.append(f"127.0.0.1:{relay.port}")
-        return ",".join(ports)
-
-    def __getitem__(self, number: int) -> ClientProcess:
-        return next(client for client in self.all if client.number == number)
 
 
 def end(number: int) -> str:

@@ -59,16 +59,17 @@ class Journal:
 
 
 class Reader:
-    """Reads the journals of a folder while processes still write them."""
+    """Reads the journals of a folder, those whose names match `pattern`, while processes still write them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, pattern: str = "*.jsonl") -> None:
         self._folder = folder
+        self._pattern = pattern
         self._read: dict[Path, int] = {}
 
     def new(self) -> list[Record]:
         """Return the records that were written since the last call, in the order of their moments."""
         records = []
-        for path in sorted(self._folder.glob("*.jsonl")):
+        for path in sorted(self._folder.glob(self._pattern)):
             with path.open("rb") as file:
                 file.seek(self._read.get(path, 0))
                 # Without the last line if it is unfinished: it is being written, or its process was killed.

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from tests.chaos.arena import Arena
-from tests.chaos.clients import ClientProcess, Clients, end
+from tests.chaos.clients import ClientProcess, end
 from tests.chaos.journal import Journal
 from tests.chaos.schedule import CLIENT_FAULTS, HOME, Fault
 from tests.support.links import Direction, Kind
@@ -31,7 +31,7 @@ class Player:
     Arguments: `rng`, to choose among servers that have the same role.
     """
 
-    def __init__(self, arena: Arena, clients: Clients, journal: Journal, rng: random.Random) -> None:
+    def __init__(self, arena: Arena, clients: dict[int, ClientProcess], journal: Journal, rng: random.Random) -> None:
         self._arena = arena
         self._clients = clients
         self._journal = journal
@@ -94,7 +94,7 @@ class Player:
         servers = self._arena.ensemble.servers
         modes = await asyncio.gather(*(server.mode() for server in servers))
         if role == HOME:
-            homes = {client.home for client in self._clients.all}
+            homes = {client.home for client in self._clients.values()}
             found = [
                 server
                 for server, mode in zip(servers, modes, strict=True)
@@ -119,7 +119,7 @@ class Player:
             await asyncio.sleep(fault.seconds)
             await server.start(within=START)
         elif fault.kind == "strand clients":
-            for client in self._clients.all:
+            for client in self._clients.values():
                 if client.home == server.number:
                     client.hold_on(fault.seconds)
             await asyncio.sleep(QUIET)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tests.chaos import workload
-from tests.chaos.check import Claim, claims, ran_on, without_owner
+from tests.chaos.check import Claim, claims, without_owner
 from tests.chaos.journal import printed
 from tests.chaos.run import Outcome
 
@@ -38,11 +38,6 @@ def report(outcome: Outcome) -> Iterator[str]:
     yield "time without an owner:"
     for name in EXCLUSIVE:
         yield distribution(name, [claim for claim in held if claim.name == name])
-    late = [
-        seconds for name in EXCLUSIVE for seconds in ran_on(records, [claim for claim in held if claim.name == name])
-    ]
-    text = f", {max(late):.3f} s at most" if late else ""
-    yield f"bodies that ran on beside the next owner, in processes that were stopped or slow: {len(late)}{text}"
     yield f"violations: {len(outcome.violations)}"
     for violation in outcome.violations[:PRINTED_VIOLATIONS]:
         yield f"\n{violation.at - outcome.start:.3f} s: {violation.name}: {violation.text}; the steps before:"

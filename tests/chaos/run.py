@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,11 +14,10 @@ from tests.chaos import workload
 from tests.chaos.arena import SYNC_LIMITS, TIMEOUTS, Arena, real_ensemble
 from tests.chaos.check import Expected, Violation, check
 from tests.chaos.client import Orders
-from tests.chaos.clients import ClientProcess, Clients
+from tests.chaos.clients import ClientProcess, end
 from tests.chaos.journal import PARENT, Journal, Reader, Record, in_order, printed
 from tests.chaos.player import START, Player
 from tests.chaos.schedule import Fault, schedule
-from tests.chaos.store import Store
 
 RECOVERY: Final = 90.0  # seconds in which everything must go on when all faults have ended
 POLL: Final = 0.2
@@ -33,10 +32,15 @@ EXPECTED: Final = Expected(
 class Plan:
     """What to play.
 
-    Arguments: `seed`, of everything that is left to chance; `seconds`, for how long; `folder`, of the journals;
-    `clients`, how many; `broken`, the deliberate faults to put into them; `recovery`, for how many seconds to wait,
-    after the last fault, until everything goes on; `enough`, for a run without faults: it ends as soon as this says
-    so of what was violated until then, and nothing need go on; None: faults are played.
+    Args:
+        seed: Of everything that is left to chance.
+        seconds: For how long.
+        folder: Of the journals.
+        clients: How many.
+        broken: The deliberate faults to put into them.
+        recovery: For how many seconds to wait, after the last fault, until everything goes on.
+        enough: For a run without faults: it ends as soon as this says so of the violations until then, and nothing need
+            go on.  None: faults are played.
     """
 
     seed: str
@@ -72,8 +76,11 @@ class Outcome:
 async def play(plan: Plan, arena: AbstractAsyncContextManager[Arena] | None = None) -> Outcome:
     """Play a run, by default on a real ensemble; the journals stay in the folder of the plan.
 
-    Raises: ServerFailedError when a server does not start.
-    Cancellation: ends every process.
+    Raises:
+        ServerFailedError: if a server does not start.
+
+    Cancellation:
+        Ends every process.
     """
     plan.folder.mkdir(parents=True, exist_ok=True)
     rng = random.Random(f"{plan.seed}/run")
@@ -81,12 +88,12 @@ async def play(plan: Plan, arena: AbstractAsyncContextManager[Arena] | None = No
     start = time.monotonic()
     try:
         sync_limit = rng.choice(SYNC_LIMITS)
-        async with arena or real_ensemble(sync_limit) as there, Store(journal) as store:
+        async with arena or real_ensemble(sync_limit) as there:
             journal.write("run", name="", seed=plan.seed, sync_limit=sync_limit, broken=plan.broken)
             async with zkwire.connect(there.hosts) as zk:
                 await workload.prepare(zk)
             faults = _faults(plan, there) if plan.enough is None else []
-            async with _clients(plan, there, store, journal, rng) as clients:
+            async with _clients(plan, there, journal, rng) as clients:
                 await _play(plan, there, clients, journal, faults)
             async with zkwire.connect(there.hosts) as zk:
                 await _wait_until_gone(zk, journal, plan.recovery)
@@ -105,33 +112,41 @@ def _faults(plan: Plan, arena: Arena) -> list[Fault]:
 
 @asynccontextmanager
 async def _clients(
-    plan: Plan, arena: Arena, store: Store, journal: Journal, rng: random.Random
-) -> AsyncIterator[Clients]:
-    async with Clients(arena.links, arena.servers) as clients:
+    plan: Plan, arena: Arena, journal: Journal, rng: random.Random
+) -> AsyncIterator[dict[int, ClientProcess]]:
+    """Start the clients, each after relays of its own to every server; kill them at the end of the block."""
+    clients: dict[int, ClientProcess] = {}
+    async with AsyncExitStack() as stack:
         for number in range(1, plan.clients + 1):
             # One client in three knows a single server, and stays with it when it is cut off from its ensemble.  For
             # the first of them this is the observer: it never leads, and the others keep their quorum without it.
-            only = None
+            servers = list(arena.servers)
             if number % 3 == 0:
-                only = arena.servers[-1][0] if number == 3 else rng.choice(arena.servers)[0]
+                servers = [servers[-1] if number == 3 else rng.choice(servers)]
+            relays = [
+                await stack.enter_async_context(arena.links.relay(end(number), server, port))
+                for server, port in servers
+            ]
             orders = Orders(
                 number=number,
                 life=0,
-                hosts=await clients.hosts(number, only),
+                hosts=",".join(f"127.0.0.1:{relay.port}" for relay in relays),
                 timeout=rng.choice(TIMEOUTS),
                 seed=plan.seed,
                 folder=str(plan.folder),
-                store=store.port,
                 broken=plan.broken,
             )
-            clients.all.append(ClientProcess(orders, journal, only))
-            clients.all[-1].start()
+            clients[number] = ClientProcess(orders, journal, servers[0][0] if number % 3 == 0 else None)
+            stack.callback(clients[number].kill)
+            clients[number].start()
         yield clients
 
 
-async def _play(plan: Plan, arena: Arena, clients: Clients, journal: Journal, faults: Sequence[Fault]) -> None:
+async def _play(
+    plan: Plan, arena: Arena, clients: dict[int, ClientProcess], journal: Journal, faults: Sequence[Fault]
+) -> None:
     reader = Reader(plan.folder)
-    every = {client.name for client in clients.all}
+    every = {client.name for client in clients.values()}
     missing = await _until_seen(reader, {(name, "connected", "") for name in every}, clients, plan.recovery)
     for name, _, _ in missing:
         journal.write("failed", name="", client=name, why=f"it did not connect within {plan.recovery:g} s")
@@ -148,7 +163,7 @@ async def _play(plan: Plan, arena: Arena, clients: Clients, journal: Journal, fa
         missing = await _until_seen(reader, wanted, clients, plan.recovery)
         for _, _, name in sorted(missing):
             journal.write("stuck", name=name, seconds=plan.recovery)
-    await asyncio.gather(*(client.finish(plan.recovery) for client in clients.all))
+    await asyncio.gather(*(client.finish(plan.recovery) for client in clients.values()))
 
 
 async def _until_enough(folder: Path, limit: float, enough: Callable[[Sequence[Violation]], bool]) -> None:
@@ -164,7 +179,7 @@ async def _until_enough(folder: Path, limit: float, enough: Callable[[Sequence[V
 
 
 async def _until_seen(
-    reader: Reader, wanted: set[tuple[str, str, str]], clients: Clients, limit: float
+    reader: Reader, wanted: set[tuple[str, str, str]], clients: dict[int, ClientProcess], limit: float
 ) -> set[tuple[str, str, str]]:
     """Wait until each wanted record (author or "" for any, what, name) has been written; return those that are missing.
 
@@ -173,7 +188,7 @@ async def _until_seen(
     missing = set(wanted)
     try:
         async with asyncio.timeout(limit):
-            while missing and not any(client.fails() for client in clients.all):
+            while missing and not any(client.fails() for client in clients.values()):
                 for record in reader.new():
                     missing -= {(record.author, record.what, record.name), ("", record.what, record.name)}
                 await asyncio.sleep(POLL)

@@ -14,10 +14,10 @@ from tests.chaos import workload
 from tests.chaos.arena import in_memory
 from tests.chaos.check import Violation
 from tests.chaos.clients import ROOT
-from tests.chaos.journal import Journal, Reader, Record
+from tests.chaos.journal import Reader, Record
 from tests.chaos.report import report
 from tests.chaos.run import Outcome, Plan, play
-from tests.chaos.store import StaleTokenError, Store, StoreClient
+from tests.chaos.store import StaleTokenError, Store
 
 
 def shown(outcome: Outcome) -> str:
@@ -108,16 +108,14 @@ def _runs(pid: int) -> bool:
     return True
 
 
-async def test_the_store_refuses_a_stale_token(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "store.jsonl", "-")
-    async with Store(journal) as store, StoreClient(store.port) as one, StoreClient(store.port) as other:
-        await one.write("lock", 1, await one.read("lock", 1) + 1)
-        assert await other.read("lock", 2) == 1
-        with pytest.raises(StaleTokenError):
-            await one.write("lock", 1, 2)
-        assert await one.read("lock", None) == 1
-        await other.write("lock", 2, 2)
-        assert await one.read("other", 1) == 0
-    journal.close()
+def test_the_store_refuses_a_stale_token(tmp_path: Path) -> None:
+    one, other = Store(tmp_path, "1.1"), Store(tmp_path, "2.1")
+    one.answer("lock", 1, one.answer("lock", 1) + 1)
+    assert other.answer("lock", 2) == 1
+    with pytest.raises(StaleTokenError):
+        one.answer("lock", 1, 2)
+    assert one.answer("lock", None) == 1
+    other.answer("lock", 2, 2)
+    assert (one.answer("other", 1), one.answer("lock", 2)) == (0, 2)
     stored = [(record["token"], record["value"]) for record in Reader(tmp_path).new() if record.what == "stored"]
     assert stored == [(1, 1), (2, 2)]

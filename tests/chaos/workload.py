@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import zkwire
 from recipes import Counter, Election, Item, Lease, Lock, Queue, ReadWriteLock, Semaphore, WriteLease
 from tests.chaos.journal import Journal
-from tests.chaos.store import StaleTokenError, StoreClient
+from tests.chaos.store import StaleTokenError, Store
 
 LOCK: Final = "lock"
 SHORT_WAITS: Final = "impatient"  # a lock whose contenders give up and are cancelled all the time
@@ -115,14 +115,19 @@ class Holding:
 class Workload:
     """All tasks of one client.
 
-    Arguments: `zk`; `author`, the client's name and number of life, which is part of the name of each item; `rng`, for
-    every choice; `hold_on`, the parent's order.
+    Args:
+        zk: The client.
+        store: What the locks protect.
+        journal: Gets what the client knows.
+        author: The client's name and number of life, which is part of the name of each item.
+        rng: For every choice.
+        hold_on: The parent's order.
     """
 
     def __init__(
         self,
         zk: zkwire.Client,
-        store: StoreClient,
+        store: Store,
         journal: Journal,
         author: str,
         rng: random.Random,
@@ -240,7 +245,7 @@ class Workload:
     async def _look_twice(self, holding: Holding) -> None:
         """Read the store at the beginning and at the end: no writer may have come in between."""
         for seconds in (self._dwell() / 2, 0.0):
-            holding.write("read", value=await self._store.read(READ_WRITE, None))
+            holding.write("read", value=self._store.answer(READ_WRITE, None))
             await holding.stay(seconds, self._hold_on)
 
     async def _lead(self) -> None:
@@ -261,9 +266,9 @@ class Workload:
     async def _update(self, name: str, lease: Lease, holding: Holding) -> None:
         """Add one to the number in the store, with the fencing token."""
         try:
-            value = await self._store.read(name, lease.token)
+            value = self._store.answer(name, lease.token)
             await asyncio.sleep(self._rng.uniform(0, 0.01))
-            await self._store.write(name, lease.token, value + 1)
+            self._store.answer(name, lease.token, value + 1)
         except StaleTokenError:
             holding.write("refused")
 
