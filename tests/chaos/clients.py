@@ -73,12 +73,12 @@ class ClientProcess:
                 self._process.stdin.close()
             self._process = None
 
-    def stop(self) -> None:
+    def pause(self) -> None:
         """Stop the process (SIGSTOP)."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue a stopped process."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)

@@ -2,8 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Final
 
 from tests.chaos.arena import Arena
@@ -20,7 +19,6 @@ START: Final = 300.0
 QUIET: Final = 2.5
 # Seconds for which no new connection is made after answers or requests were lost.
 CUT: Final = 0.2
-_OF_PROCESSES: Final = ("kill server", "stop server", "restart server", "kill client", "stop client")
 
 
 class Player:
@@ -28,7 +26,12 @@ class Player:
 
     A process has one fault at a time: another one that would meet it is skipped, and so is a fault of a leader or a
     follower at a moment at which the ensemble has none.  Faults of links may overlap.
-    Arguments: `rng`, to choose among servers that have the same role.
+
+    Args:
+        arena: The servers and links.
+        clients: By their numbers.
+        journal: The parent's.
+        rng: To choose among servers that have the same role.
     """
 
     def __init__(self, arena: Arena, clients: dict[int, ClientProcess], journal: Journal, rng: random.Random) -> None:
@@ -41,8 +44,11 @@ class Player:
     async def play(self, faults: Sequence[Fault]) -> None:
         """Play all faults, and return when all are undone and every process runs again.
 
-        Raises: ServerFailedError, in an ExceptionGroup, when a server does not start again.
-        Cancellation: links and stopped processes go on; processes that were killed are not started again.
+        Raises:
+            ServerFailedError: in an ExceptionGroup, if a server does not start again.
+
+        Cancellation:
+            Links and stopped processes go on; processes that were killed are not started again.
         """
         loop = asyncio.get_running_loop()
         start = loop.time()
@@ -54,37 +60,54 @@ class Player:
     async def _play(self, fault: Fault) -> None:
         if fault.kind in CLIENT_FAULTS:
             client = self._clients[int(fault.target)]
-            name = f"client {client.name}"
-            if self._goes(name, fault):
-                with self._shown(name, fault):
-                    await self._play_on_client(fault, client)
+            await self._play_on(client, f"client {client.number}", f"client {client.name}", fault)
             return
         server = await self._server(str(fault.target))
         if server is None:
             # The ensemble gets the time to recover: faults in this state would only keep it from electing a leader.
             self._journal.write("skipped", name=str(fault.target), fault=str(fault))
-        elif self._goes(name := f"server {server.number}", fault):
-            with self._shown(name, fault):
-                await self._play_on_server(fault, server)
+        else:
+            await self._play_on(server, name := f"server {server.number}", name, fault)
 
-    def _goes(self, name: str, fault: Fault) -> bool:
-        is_busy = fault.kind in _OF_PROCESSES and name.partition(".")[0] in self._busy
-        if is_busy:
+    async def _play_on(self, process: EnsembleServer | ClientProcess, key: str, name: str, fault: Fault) -> None:
+        verb, noun = fault.kind.split(" ", 1)
+        is_of_process = verb in ("kill", "stop", "restart") and noun in ("server", "client")
+        if is_of_process and key in self._busy:
             self._journal.write("skipped", name=name, fault=str(fault))
-        return not is_busy
-
-    @contextmanager
-    def _shown(self, name: str, fault: Fault) -> Iterator[None]:
-        process = name.partition(".")[0]
-        if fault.kind in _OF_PROCESSES:
-            self._busy.add(process)
+            return
+        self._busy |= {key} if is_of_process else set()
         self._journal.write("FAULT", name=name, fault=str(fault))
         try:
-            yield
+            if is_of_process:
+                await self._end_or_stop(verb, process, fault.seconds)
+            elif isinstance(process, ClientProcess):
+                await self._break_links_of_client(fault, process)
+            else:
+                await self._break_links_of_server(fault, process)
         finally:
-            if fault.kind in _OF_PROCESSES:
-                self._busy.discard(process)
+            self._busy -= {key} if is_of_process else set()
             self._journal.write("fault ends", name=name, fault=fault.kind)
+
+    async def _end_or_stop(self, verb: str, process: EnsembleServer | ClientProcess, seconds: float) -> None:
+        if verb == "stop":
+            process.pause()
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                process.resume()
+            return
+        if isinstance(process, ClientProcess):
+            self._journal.write("killed", name="", client=process.name)
+            process.kill()
+            await asyncio.sleep(seconds)
+            process.start()
+            return
+        if verb == "kill":
+            process.kill()
+        else:
+            await process.stop()
+        await asyncio.sleep(seconds)
+        await process.start(within=START)
 
     # -- servers -----------------------------------------------------------------------------------------------
 
@@ -93,6 +116,7 @@ class Player:
         assert self._arena.ensemble is not None
         servers = self._arena.ensemble.servers
         modes = await asyncio.gather(*(server.mode() for server in servers))
+        found = [server for server, mode in zip(servers, modes, strict=True) if mode == role]
         if role == HOME:
             homes = {client.home for client in self._clients.values()}
             found = [
@@ -101,90 +125,55 @@ class Player:
                 if mode in ("follower", "observer") and server.number in homes
             ]
             return self._rng.choice(found) if found else None
-        return next((server for server, mode in zip(servers, modes, strict=True) if mode == role), None)
+        return found[0] if found else None
 
-    async def _play_on_server(self, fault: Fault, server: EnsembleServer) -> None:
-        if fault.kind == "stop server":
-            server.pause()
-            try:
-                await asyncio.sleep(fault.seconds)
-            finally:
-                server.resume()
-        elif fault.kind == "kill server":
-            server.kill()
-            await asyncio.sleep(fault.seconds)
-            await server.start(within=START)
-        elif fault.kind == "restart server":
-            await server.stop()
-            await asyncio.sleep(fault.seconds)
-            await server.start(within=START)
-        elif fault.kind == "strand clients":
+    async def _break_links_of_server(self, fault: Fault, server: EnsembleServer) -> None:
+        assert self._arena.ensemble is not None
+        others = [other for other in self._arena.ensemble.servers if other is not server]
+        away, back = directions([server], others), directions(others, [server])
+        kind: Kind = "stall"
+        if fault.kind == "strand clients":
             for client in self._clients.values():
                 if client.home == server.number:
                     client.hold_on(fault.seconds)
             await asyncio.sleep(QUIET)
-            kind, ways = await self._ways_of_server("cut off server", server)
-            with self._arena.links.during(kind, ways):
-                await asyncio.sleep(fault.seconds - QUIET)
-        else:
-            kind, ways = await self._ways_of_server(fault.kind, server)
-            with self._arena.links.during(kind, ways, fault.delay):
-                await asyncio.sleep(fault.seconds)
-
-    async def _ways_of_server(self, fault: str, server: EnsembleServer) -> tuple[Kind, list[Direction]]:
-        """Return what a fault does to which directions between servers."""
-        assert self._arena.ensemble is not None
-        others = [other for other in self._arena.ensemble.servers if other is not server]
-        away, back = directions([server], others), directions(others, [server])
-        if fault == "cut off server":
-            return "stall", away + back
-        if fault == "close links":
-            return "cut", away
-        if fault == "delay links":
-            return "delay", away + back
-        # The other faults are of the link between the leader and a follower; of the leader itself, of all its links.
-        leader = await self._server("leader")
-        if leader is None or leader is server:
-            away, back = back, away
-        else:
-            away, back = directions([server], [leader]), directions([leader], [server])
-        return "stall", {"stall to leader": away, "stall from leader": back, "stall both ways": away + back}[fault]
+        elif fault.kind == "close links":
+            kind, back = "cut", []
+        elif fault.kind == "delay links":
+            kind = "delay"
+        elif fault.kind != "cut off server":
+            # These are of the link between the leader and a follower; of the leader itself, of all its links.
+            leader = await self._server("leader")
+            if leader is None or leader is server:
+                away, back = back, away
+            else:
+                away, back = directions([server], [leader]), directions([leader], [server])
+            if fault.kind == "stall to leader":
+                back = []
+            elif fault.kind == "stall from leader":
+                away = []
+        with self._arena.links.during(kind, away + back, fault.delay):
+            await asyncio.sleep(fault.seconds - (QUIET if fault.kind == "strand clients" else 0))
 
     # -- clients -----------------------------------------------------------------------------------------------
 
-    async def _play_on_client(self, fault: Fault, client: ClientProcess) -> None:
-        if fault.kind == "kill client":
-            self._journal.write("killed", name="", client=client.name)
-            client.kill()
+    async def _break_links_of_client(self, fault: Fault, client: ClientProcess) -> None:
+        servers = [number for number, _ in self._arena.servers if fault.server in (None, number)]
+        away: list[Direction] = [(end(client.number), server) for server in servers]
+        back: list[Direction] = [(server, source) for source, server in away]
+        kinds: dict[str, tuple[Kind, list[Direction]]] = {
+            "cut client": ("cut", away),
+            "stall client": ("stall", away + back),
+            "stall to client": ("stall", back),
+            "stall from client": ("stall", away),
+            "delay client": ("delay", away + back),
+            # What waits in a direction that is stalled or delayed is lost when the connection breaks.
+            "lose requests": ("stall", away),
+            "lose answers": ("delay", back),
+        }
+        kind, ways = kinds[fault.kind]
+        with self._arena.links.during(kind, ways, fault.delay):
             await asyncio.sleep(fault.seconds)
-            client.start()
-        elif fault.kind == "stop client":
-            client.stop()
-            try:
-                await asyncio.sleep(fault.seconds)
-            finally:
-                client.go_on()
-        else:
-            servers = [number for number, _ in self._arena.servers if fault.server in (None, number)]
-            away: list[Direction] = [(end(client.number), server) for server in servers]
-            back: list[Direction] = [(server, source) for source, server in away]
-            kinds: dict[str, tuple[Kind, list[Direction]]] = {
-                "cut client": ("cut", away),
-                "stall client": ("stall", away + back),
-                "stall to client": ("stall", back),
-                "stall from client": ("stall", away),
-                "delay client": ("delay", away + back),
-            }
-            if fault.kind in ("lose requests", "lose answers"):
-                # What waits in a direction that is stalled or delayed is lost when the connection breaks.
-                loses: tuple[Kind, list[Direction]] = ("stall", away)
-                if fault.kind == "lose answers":
-                    loses = ("delay", back)
-                with self._arena.links.during(*loses, fault.delay):
-                    await asyncio.sleep(fault.seconds)
-                    with self._arena.links.during("cut", away):
-                        await asyncio.sleep(CUT)
-                return
-            kind, ways = kinds[fault.kind]
-            with self._arena.links.during(kind, ways, fault.delay):
-                await asyncio.sleep(fault.seconds)
+            if fault.kind.startswith("lose"):
+                with self._arena.links.during("cut", away):
+                    await asyncio.sleep(CUT)

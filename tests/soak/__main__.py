@@ -14,7 +14,7 @@ import sys
 from typing import Final
 
 from tests.soak import leaks
-from tests.soak.measure import head, verdict
+from tests.soak.measure import head, row, verdict
 from tests.soak.soak import soak
 from zkwire.testing import RealServer
 
@@ -44,16 +44,16 @@ async def _main(seconds: float, seed: str | None, leak: str | None) -> int:
     samples = []
     try:
         async with RealServer(fsync=False) as server:
-            async for row in soak(
-                server, seed, seconds=seconds, every=seconds / SAMPLES, leak=leaks.LEAKS[leak] if leak else None
+            async for found in soak(
+                server, seed, seconds=seconds, every=seconds / SAMPLES, leaks=[leak] if leak else []
             ):
-                samples.append(row)
-                print(row.row(), flush=True)
+                samples.append(found)
+                print(row(found), flush=True)
     finally:
         await leaks.stop()
-    found = verdict(samples)
-    print("\n".join(["grown:", *found]) if found else "nothing has grown", flush=True)
-    return 1 if found else 0
+    grown = verdict(samples)
+    print("\n".join(["grown:", *grown]) if grown else "nothing has grown", flush=True)
+    return 1 if grown else 0
 
 
 if __name__ == "__main__":

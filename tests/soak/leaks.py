@@ -10,44 +10,49 @@ import zkwire
 _kept: Final[list[Any]] = []
 
 
-async def memory(zk: zkwire.Client) -> None:
-    """Keep a thousand small objects."""
-    _kept.append([bytearray(100) for _ in range(1000)])
+async def leak(zk: zkwire.Client, name: str) -> None:
+    """Leave something of the kind `name`."""
+    _kept.append(await LEAKS[name](zk))
 
 
-async def large(zk: zkwire.Client) -> None:
-    """Keep one large object."""
-    _kept.append(bytes(100_000))
+async def _small(zk: zkwire.Client) -> object:
+    return [bytearray(100) for _ in range(1000)]
 
 
-async def tasks(zk: zkwire.Client) -> None:
-    """Leave a task that waits for ever."""
-    _kept.append(asyncio.create_task(asyncio.Event().wait()))
+async def _large(zk: zkwire.Client) -> object:
+    return bytes(100_000)
 
 
-async def descriptors(zk: zkwire.Client) -> None:
-    """Leave a file open."""
-    _kept.append(os.dup(0))
+async def _task(zk: zkwire.Client) -> object:
+    return asyncio.create_task(asyncio.Event().wait())
 
 
-async def watches(zk: zkwire.Client) -> None:
+async def _descriptor(zk: zkwire.Client) -> object:
+    return os.dup(0)
+
+
+async def _watch(zk: zkwire.Client) -> object:
     """Keep a watch on a node of its own, which never fires."""
-    _kept.append(await zk.exists_and_watch(f"/never-{len(_kept)}"))
+    return await zk.exists_and_watch(f"/never-{len(_kept)}")
 
 
-async def nodes(zk: zkwire.Client) -> None:
-    """Leave nodes: more than the server deletes meanwhile, which looks for empty containers once a minute."""
-    for _ in range(20):
-        await zk.create("/left-", sequential=True)
+async def _nodes(zk: zkwire.Client) -> object:
+    """Leave more nodes than the server deletes meanwhile, which looks for empty containers once a minute."""
+    return [await zk.create("/left-", sequential=True) for _ in range(20)]
 
 
-LEAKS: Final[dict[str, Callable[[zkwire.Client], Awaitable[None]]]] = {
-    leak.__name__: leak for leak in (memory, large, tasks, descriptors, watches, nodes)
+LEAKS: Final[dict[str, Callable[[zkwire.Client], Awaitable[object]]]] = {
+    "blocks": _small,
+    "large": _large,
+    "tasks": _task,
+    "descriptors": _descriptor,
+    "watches": _watch,
+    "nodes": _nodes,
 }
 
 
 async def stop() -> None:
-    """End what was left behind, so that it does not disturb whatever comes next."""
+    """End what was left, so that it does not disturb whatever comes next."""
     for kept in _kept:
         if isinstance(kept, asyncio.Task):
             kept.cancel()

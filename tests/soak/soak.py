@@ -5,10 +5,11 @@ import contextlib
 import gc
 import math
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 import zkwire
+from tests.soak.leaks import leak
 from tests.soak.measure import Sample, on_server, sample
 from tests.soak.rounds import Work, disturb, prepare, read
 from tests.support.links import Links
@@ -18,8 +19,6 @@ CLIENTS: Final = 3
 TIMEOUT: Final = 6.0  # of sessions, in seconds
 QUIET: Final = 30.0  # seconds in which the server must be rid of everything that a round has made
 
-Leak = Callable[[zkwire.Client], Awaitable[None]]
-
 
 async def soak(
     server: RealServer,
@@ -28,14 +27,19 @@ async def soak(
     seconds: float = math.inf,
     rounds: float = math.inf,
     every: float = 0.0,
-    leak: Leak | None = None,
+    leaks: Sequence[str] = (),
     quiet: float = QUIET,
 ) -> AsyncIterator[Sample]:
     """Work for so many seconds or rounds, and yield samples.
 
-    Arguments: `every`, how many seconds there are between two samples at least; `leak`, called in each round: it leaves
-    something behind on purpose; `quiet`, for how many seconds to wait before a sample until the server is rid of what a
-    round has made.
+    Args:
+        server: The server.
+        seed: Of the work.
+        seconds: For how long.
+        rounds: How many.
+        every: How many seconds there are between two samples at least.
+        leaks: What is left on purpose in each round.
+        quiet: For how many seconds to wait before a sample until the server is rid of what a round has made.
     """
     loop = asyncio.get_running_loop()
     rng = random.Random(seed)
@@ -59,8 +63,8 @@ async def soak(
             if reading.done():
                 reading.result()  # it has failed, and says how
             done += 1
-            if leak is not None:
-                await leak(clients["client 0"])
+            for name in leaks:
+                await leak(clients["client 0"], name)
             if loop.time() - start >= due:
                 await _quiet(server.hosts, quiet)
                 now = loop.time() - start
