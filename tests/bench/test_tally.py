@@ -2,10 +2,8 @@
 
 import json
 
-import pytest
-
 from bench import tally
-from bench.tally import Ratio, Tally
+from bench.tally import Tally
 from bench.turns import Turn
 
 
@@ -20,19 +18,6 @@ def test_a_race_is_added_with_its_hand_overs_and_its_violations() -> None:
     assert one.overlaps == 1
     assert one.misordered == 1
     assert len(one.rounds) == 1
-
-
-def test_a_ratio_is_that_of_all_hand_overs_and_of_each_round() -> None:
-    ratio = Ratio.of(tally_of([2], [9], [4]), tally_of([1], [3], [1]))
-    assert ratio.pooled == 4.0
-    assert ratio.rounds == [2.0, 3.0, 4.0]
-    assert ratio.rounds_median == 3.0
-
-
-def test_percentiles_reach_from_the_least_to_the_greatest() -> None:
-    percentiles = tally_of([10, 30], [20]).percentiles()
-    assert len(percentiles) == 101
-    assert (percentiles[0], percentiles[50], percentiles[100]) == (10.0, 20.0, 30.0)
 
 
 def test_the_table_of_the_peers_has_both_ratios_and_the_medians_of_the_rounds() -> None:
@@ -50,9 +35,3 @@ def test_plain_data_is_json_also_where_nothing_was_measured() -> None:
     text = json.dumps(plain, allow_nan=False)
     assert json.loads(text)["contestants"]["zkwire"]["median"] == 20.0
     assert json.loads(text)["contestants"]["floor"]["median"] is None
-
-
-@pytest.mark.parametrize(("taken", "said"), [(None, "2 workers"), (0.25, "25.0% of the processors' time")])
-def test_the_heading_says_what_the_host_took_if_that_is_known(taken: float | None, said: str) -> None:
-    assert said in tally.heading(2, taken)
-    assert ("%" in tally.heading(2, taken)) == (taken is not None)

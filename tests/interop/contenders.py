@@ -33,43 +33,19 @@ class FailedError(Exception):
     """A client failed with the server or together with our client; the message says how."""
 
 
-def ours(folder: Path) -> Command:
-    """Our own recipes."""
-    return [sys.executable, "-m", "tests.interop.programs.our_contender"]
-
-
-def kazoo(folder: Path) -> Command:
-    """kazoo, its tickets named as it does, told by `extra_lock_patterns` of ours."""
+def _kazoo(folder: Path) -> Command:
+    """Return the command of kazoo, whose tickets have its own names, which `extra_lock_patterns` of ours describes."""
     return [builds.python_with("kazoo", folder), PROGRAMS / "kazoo_contender.py"]
 
 
-def kazoo_named_as_curator(folder: Path) -> Command:
-    """kazoo with tickets that clients can read who know Curator's names only."""
-    return [*kazoo(folder), "--named-as-curator"]
-
-
-def curator(folder: Path) -> Command:
-    """Curator."""
-    return builds.with_curator(PROGRAMS / "Contender.java", folder)
-
-
-def go(folder: Path) -> Command:
-    """go-zookeeper/zk."""
-    return builds.with_go_zk(PROGRAMS / "main.go", folder)
-
-
-def rust(folder: Path) -> Command:
-    """kezhuw/zookeeper-client-rust."""
-    return builds.with_rust_client(PROGRAMS / "main.rs", folder)
-
-
 PREPARE: Final[dict[str, Callable[[Path], Command]]] = {
-    "ours": ours,
-    "kazoo": kazoo,
-    "kazoo-as-curator": kazoo_named_as_curator,
-    "curator": curator,
-    "go": go,
-    "rust": rust,
+    "ours": lambda _: [sys.executable, "-m", "tests.interop.programs.our_contender"],
+    "kazoo": _kazoo,
+    # With tickets that clients can read which know Curator's names only.
+    "kazoo-as-curator": lambda folder: [*_kazoo(folder), "--named-as-curator"],
+    "curator": lambda folder: builds.with_curator(PROGRAMS / "Contender.java", folder),
+    "go": lambda folder: builds.with_go_zk(PROGRAMS / "main.go", folder),
+    "rust": lambda folder: builds.with_rust_client(PROGRAMS / "main.rs", folder),
 }
 
 
@@ -81,13 +57,17 @@ class Contender:
         self._process = process
 
     async def obey(self, recipe: str, path: str, notes: str, rounds: int) -> bool:
-        """Have an order carried out; return False if the client has no such recipe.  Raises: FailedError."""
+        """Have an order carried out; return False if the client has no such recipe."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{recipe} {path} {notes} {rounds} {self.name}\n".encode())
         return await self.answer(f"{rounds} rounds of {recipe}") == "done"
 
     async def answer(self, what: str) -> str:
-        """Wait for the next line.  Raises: FailedError when the program has ended, or says what it should not."""
+        """Wait for the next line.
+
+        Raises:
+            FailedError: if the program has ended, or says what it should not.
+        """
         assert self._process.stdout is not None
         answer = (await self._process.stdout.readline()).decode().strip()
         if answer not in ("ready", "done", "lacking"):

@@ -257,18 +257,7 @@ def stop(zk: Client) -> None:
 
 def main() -> None:
     hosts = sys.argv[1]
-    for trial in (
-        nodes,
-        watches,
-        watchers,
-        cache,
-        locks,
-        recipes,
-        transactions,
-        access,
-        sessions,
-        words,
-    ):
+    for trial in (nodes, watches, watchers, cache, locks, recipes, transactions, access, sessions, words):
         zk = client(hosts)
         trial(zk, hosts)
         stop(zk)

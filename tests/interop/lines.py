@@ -52,7 +52,12 @@ TRIALS: Final = [
 
 
 async def share(trial: Trial, commands: dict[str, Command], hosts: str) -> list[str]:
-    """Run a trial; return what was seen, and which client lacks a recipe.  Raises: FailedError."""
+    """Run a trial; return what was seen.
+
+    Raises:
+        FailedError: if a promise was broken.
+        MissingError: if a client lacks a recipe.
+    """
     path = f"/interop/{'-'.join((*trial.recipes, *trial.others))}"
     async with AsyncExitStack() as stack:
         zk = await stack.enter_async_context(zkwire.connect(hosts))
@@ -104,7 +109,7 @@ async def noted(zk: zkwire.Client, notes: str, wanted: Sequence[str]) -> str:
 
 
 async def in_turn(zk: zkwire.Client, path: str, notes: str, contenders: Sequence[Contender]) -> str:
-    """Queue the contenders one after the other behind our lease, and check that they get the lock in that order."""
+    """Queue the contenders one after the other after our lease, and check that they get the lock in that order."""
     names = []
     for order in (contenders, contenders[::-1]):
         await zk.set(notes, b"")

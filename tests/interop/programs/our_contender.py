@@ -2,76 +2,41 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Final
 
-import recipes
 import zkwire
+from recipes import Counter, Election, Lock, Queue, ReadWriteLock
 
-# The recipe of each order; the answer to any other order is "lacking".
-NAMES = {"lock": "Lock", "read": "ReadWriteLock", "write": "ReadWriteLock", "lead": "Election", "add": "Counter"}
-NAMES |= {"add8": "Counter", "put": "Queue", "take": "Queue"}
-
-
-def held(recipe: str, zk: zkwire.Client, path: str) -> AbstractAsyncContextManager[object]:
-    kind: Any = getattr(recipes, NAMES[recipe])
-    thing = kind(zk, path)
-    if recipe == "read":
-        thing = thing.read()
-    elif recipe == "write":
-        thing = thing.write()
-    elif recipe == "lead":
-        thing = thing.lead()
-    entered: AbstractAsyncContextManager[object] = thing
-    return entered
+HELD: Final[dict[str, Callable[[zkwire.Client, str], AbstractAsyncContextManager[Any]]]] = {
+    "lock": Lock,
+    "read": lambda zk, path: ReadWriteLock(zk, path).read(),
+    "write": lambda zk, path: ReadWriteLock(zk, path).write(),
+    "lead": lambda zk, path: Election(zk, path).lead(),
+}
 
 
-async def add(kind: Any, zk: zkwire.Client, path: str, notes: str, rounds: int, name: str) -> None:
-    counter = kind(zk, path, size=4)
-    for _ in range(rounds):
-        await counter.add(1)
-
-
-async def add8(kind: Any, zk: zkwire.Client, path: str, notes: str, rounds: int, name: str) -> None:
-    counter = kind(zk, path)
-    for _ in range(rounds):
-        await counter.add(1)
-
-
-async def put(kind: Any, zk: zkwire.Client, path: str, notes: str, rounds: int, name: str) -> None:
-    queue = kind(zk, path)
-    for number in range(rounds):
-        await queue.put(f"{name}-{number}".encode())
-
-
-async def take(kind: Any, zk: zkwire.Client, path: str, notes: str, rounds: int, name: str) -> None:
-    queue = kind(zk, path)
-    for _ in range(rounds):
-        async with queue.claim() as item:
-            await zk.create(f"{notes}/{item.data.decode()}")
-
-
-OTHERS: dict[str, Callable[..., Awaitable[None]]] = {"add": add, "add8": add8, "put": put, "take": take}
-
-
-async def obey(zk: zkwire.Client, recipe: str, path: str, notes: str, rounds: int, name: str) -> str:
-    if not hasattr(recipes, NAMES.get(recipe, "")):
-        return "lacking"
-    if recipe in OTHERS:
-        await OTHERS[recipe](getattr(recipes, NAMES[recipe]), zk, path, notes, rounds, name)
-        return "done"
-    for _ in range(rounds):
-        async with held(recipe, zk, path):
-            before, _ = await zk.get(notes)
-            if recipe == "read":
+async def turn(zk: zkwire.Client, recipe: str, path: str, notes: str, item: str, name: str) -> None:
+    """Carry out one round of an order."""
+    match recipe:
+        case "add":
+            await Counter(zk, path, size=4).add(1)
+        case "add8":
+            await Counter(zk, path).add(1)
+        case "put":
+            await Queue(zk, path).put(item.encode())
+        case "take":
+            async with Queue(zk, path).claim() as taken:
+                await zk.create(f"{notes}/{taken.data.decode()}")
+        case _:
+            async with HELD[recipe](zk, path):
+                before, _ = await zk.get(notes)
+                if recipe != "read":
+                    await zk.set(notes, before + f"{name}\n".encode())
+                    return
                 await asyncio.sleep(0.002)
-                assert (await zk.get(notes)).data == before, (
-                    "another client has written while we held the lock for reading"
-                )
-            else:
-                await zk.set(notes, before + f"{name}\n".encode())
-    return "done"
+                assert (await zk.get(notes)).data == before, "a write while we held the lock for reading"
 
 
 async def main() -> None:
@@ -80,7 +45,9 @@ async def main() -> None:
         print("ready", flush=True)
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             recipe, path, notes, rounds, name = line.split()
-            print(await obey(zk, recipe, path, notes, int(rounds), name), flush=True)
+            for number in range(int(rounds)):
+                await turn(zk, recipe, path, notes, f"{name}-{number}", name)
+            print("done", flush=True)
 
 
 if __name__ == "__main__":
