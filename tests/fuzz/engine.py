@@ -6,15 +6,16 @@ Knows nothing of the targets but what `Target` says.
 from __future__ import annotations
 
 import random
-import re
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 _PRODUCT: Final = (str(ROOT / "zkwire") + "/", str(ROOT / "recipes") + "/")
@@ -22,30 +23,24 @@ LONGEST: Final = 8192  # bytes of an input
 _PROGRESS: Final = 5.0  # seconds of processor time that one batch may take, which usually takes a few milliseconds
 _BATCH: Final = 64
 _TRACED: Final = 24  # one input of so many is traced, where tracing is slow
-_RUN: Final = re.compile(rb"(.)\1{31,}", re.DOTALL)
 _NUMBERS: Final = [
     number.to_bytes(4, "big", signed=True)
     for number in (0, 1, -1, -2, 2, 3, 4, 16, 127, 128, 2**15, 2**31 - 1, -(2**31))
 ]
 
 
-class Target(Protocol):
+@dataclass(frozen=True)
+class Target:
     """What is fuzzed.
 
     `run` takes an input, and raises if a promise is broken: any exception that it lets out is a defect.  `seeds` are
     inputs to begin with; `words` are pieces to put into inputs.
     """
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def seeds(self) -> Sequence[bytes]: ...
-
-    @property
-    def words(self) -> Sequence[bytes]: ...
-
-    def run(self, data: bytes) -> None: ...
+    name: str
+    run: Callable[[bytes], None]
+    seeds: Sequence[bytes]
+    words: Sequence[bytes] = ()
 
 
 class Stuck(Exception):
@@ -60,7 +55,7 @@ class Failure(NamedTuple):
     error: str
 
     def __str__(self) -> str:
-        return f'    ("{self.target}", {_written(self.data)}),  # {self.error}'
+        return f'    ("{self.target}", {self.data!r}),  # {self.error}'
 
 
 class Fuzzer:
@@ -137,11 +132,16 @@ class Fuzzer:
 
 def failure_of(target: Target, data: bytes) -> str | None:
     """Return how `data` breaks a promise, None if it does not."""
+    error = _error(target.run, data)
+    return None if error is None else _said(error)
+
+
+def _error(run: Callable[[bytes], None], data: bytes) -> Exception | None:
     try:
         with _progress():
-            target.run(data)
+            run(data)
     except Exception as error:  # noqa: BLE001  # any exception is what a fuzzer looks for
-        return _said(error)
+        return error
     return None
 
 
@@ -169,30 +169,12 @@ def _smaller(data: bytes, size: int) -> Iterator[bytes]:
 
 
 def _kind(run: Callable[[bytes], None], data: bytes) -> tuple[str, int] | None:
-    """Return what tells one failure from another: the type of the exception, and the line that raised it."""
-    try:
-        with _progress():
-            run(data)
-    except Exception as error:  # noqa: BLE001  # any exception is what a fuzzer looks for
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        return type(error).__name__, 0 if trace is None or isinstance(error, Stuck) else trace.tb_lineno
-    return None
-
-
-def _written(data: bytes) -> str:
-    """Return `data` as an expression of Python, in which a long run of one byte is short."""
-    parts: list[str] = []
-    at = 0
-    for run in _RUN.finditer(data):
-        if run.start() > at:
-            parts.append(repr(data[at : run.start()]))
-        parts.append(f"{run[0][:1]!r} * {len(run[0])}")
-        at = run.end()
-    if at < len(data) or not parts:
-        parts.append(repr(data[at:]))
-    return " + ".join(parts)
+    """Return what distinguishes one failure from another: the type of the exception, and the line that raised it."""
+    error = _error(run, data)
+    if error is None:
+        return None
+    lines = [line for _, line in traceback.walk_tb(error.__traceback__)]
+    return type(error).__name__, 0 if isinstance(error, Stuck) else lines[-1]
 
 
 def _said(error: Exception) -> str:
@@ -201,7 +183,7 @@ def _said(error: Exception) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[], None]]:
-    """Raise Stuck in the block when it takes too much processor time; the call that it yields begins that time anew."""
+    """Raise Stuck in the block when it takes too much processor time, counted from the last call of what it yields."""
 
     def stuck(number: int, frame: FrameType | None) -> None:
         raise Stuck(f"no end after {_PROGRESS:g} s of processor time")
@@ -216,7 +198,7 @@ def _progress() -> Iterator[Callable[[], None]]:
 
 
 class _Lines:
-    """The lines of the product that were reached.  In the `with` block they are noted.
+    """The lines of the product that were reached.  In the `with` block they are recorded.
 
     From Python 3.12 on `sys.monitoring` reports each line once, at almost no cost; before, `sys.settrace` is slow.
     """

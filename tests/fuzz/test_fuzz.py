@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.fuzz.engine import Fuzzer, failure_of
+from tests.fuzz.engine import Fuzzer, Target, failure_of
 from tests.fuzz.kept import KEPT
 from tests.fuzz.targets import TARGETS
 
@@ -27,37 +27,24 @@ def test_an_input_that_once_broke_a_promise(name: str, data: bytes) -> None:
     assert failure_of(TARGETS[name](), data) is None
 
 
-class Picky:
-    """Fails at an input with two "x" behind an "a", which only lines that were reached lead to."""
-
-    name = "picky"
-    seeds = (b"0000",)
-    words = (b"ax", b"x")
-
-    def run(self, data: bytes) -> None:
-        if b"ax" in data and data.count(b"x") > 1:
-            raise KeyError(data)
+def picky(data: bytes) -> None:
+    """Fail at an input with two "x" after an "a", to which only lines that were reached lead."""
+    if b"ax" in data and data.count(b"x") > 1:
+        raise KeyError(data)
 
 
 def test_a_failing_input_is_found_shrunk_and_printed() -> None:
-    failure = Fuzzer(Picky(), random.Random(1)).run(inputs=100_000)
+    failure = Fuzzer(Target("picky", picky, [b"0000"], [b"ax", b"x"]), random.Random(1)).run(inputs=100_000)
     assert failure is not None
     assert sorted(failure.data) == sorted(b"axx")
     assert str(failure).startswith(f'    ("picky", {failure.data!r}),  # KeyError')
 
 
-class Stubborn:
-    """Never comes to an end."""
-
-    name = "stubborn"
-    seeds = (b"",)
-    words = ()
-
-    def run(self, data: bytes) -> None:
-        while True:
-            pass
+def stubborn(data: bytes) -> None:
+    while True:
+        pass
 
 
 def test_a_target_that_makes_no_progress_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.fuzz.engine._PROGRESS", 0.05)
-    assert str(failure_of(Stubborn(), b"")).startswith("Stuck")
+    assert str(failure_of(Target("stubborn", stubborn, [b""]), b"")).startswith("Stuck")
