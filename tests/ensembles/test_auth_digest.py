@@ -6,7 +6,7 @@ import pytest
 
 import zkwire
 from recipes import Lock, LockLostError
-from tests.support.client import cancelled, states_until, turns
+from tests.support.client import states_until, turns
 from tests.support.planted import planted
 from tests.support.proxy import Proxy
 from zkwire import SessionState
@@ -57,26 +57,6 @@ async def test_all_identities_are_sent_first_on_every_connection_pitfall_56(zook
             assert await identities(zk) == {("digest", "ann"), ("digest", "bob"), ("digest", "eve")}
 
 
-async def test_an_identity_outlives_an_expired_session(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, 1.0) as zk:
-        await zk.add_auth("digest", BOB)
-        old, states = zk.session_id, zk.states()
-        proxy.pause()
-        await states_until(states, EXPIRED)
-        proxy.resume()
-        assert await identities(zk) == {("digest", "bob")}
-        assert zk.session_id != old
-
-
-async def test_connect_sends_credentials_before_all_other_requests(zookeeper: RealServer) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts, auth=[("digest", b"ann:1"), ("digest", b"bob:2")]) as zk,
-    ):
-        assert await identities(zk) == {("digest", "ann"), ("digest", "bob")}
-        assert proxy.requests()[:3] == ["connect", "auth", "auth"]
-
-
 async def test_a_request_sent_after_add_auth_has_the_identity_without_waiting(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         adding = asyncio.create_task(zk.add_auth("digest", BOB))
@@ -109,67 +89,6 @@ async def test_a_credential_whose_answer_is_lost_is_sent_again_pitfall_57(zookee
         proxy.drop()
         await zk.ping()
         await again.until_hit()
-        assert await identities(zk) == {("digest", "bob")}
-
-
-async def test_a_credential_added_without_a_connection_is_the_first_on_the_next(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        refusal = proxy.refuse_connections()
-        proxy.drop()
-        await states_until(zk.states(), SUSPENDED)
-        asking = asyncio.create_task(zk.get("/"))
-        adding = asyncio.create_task(zk.add_auth("digest", BOB))
-        await turns()
-        mark = proxy.mark()
-        refusal.end()
-        await asyncio.gather(asking, adding)
-        assert proxy.requests(mark) == ["connect", "auth", "getData"]
-
-
-async def test_a_credential_that_waits_when_the_connection_breaks_is_sent_once(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
-        hold = proxy.hold_replies()
-        asking = asyncio.create_task(zk.get("/"))
-        adding = asyncio.create_task(zk.add_auth("digest", BOB))  # waits because max_in_flight is reached
-        await proxy.seen("getData")
-        mark = proxy.mark()
-        proxy.drop()
-        hold.release()
-        await asyncio.gather(asking, adding)
-        await zk.ping()
-        assert proxy.requests(mark) == ["connect", "auth", "getData"]
-
-
-async def test_a_cancelled_credential_that_was_not_written_is_forgotten(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, max_in_flight=1) as zk:
-        hold = proxy.hold_replies()
-        asking = asyncio.create_task(zk.get("/"))
-        adding = asyncio.create_task(zk.add_auth("digest", b"in:line"))
-        await proxy.seen("getData")
-        await cancelled(adding)
-        hold.release()
-        await asking
-        refusal = proxy.refuse_connections()
-        proxy.drop()
-        await states_until(zk.states(), SUSPENDED)
-        adding = asyncio.create_task(zk.add_auth("digest", b"without:connection"))
-        await turns()
-        await cancelled(adding)
-        refusal.end()
-        assert await identities(zk) == set()
-        assert "auth" not in proxy.requests()
-
-
-async def test_a_cancelled_credential_that_was_written_is_remembered(zookeeper: RealServer) -> None:
-    """The connection has the identity, so the next connection must have it too."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        hold = proxy.hold_replies()
-        adding = asyncio.create_task(zk.add_auth("digest", BOB))
-        await proxy.seen("auth")
-        await cancelled(adding)
-        hold.release()
-        assert await identities(zk) == {("digest", "bob")}
-        proxy.drop()
         assert await identities(zk) == {("digest", "bob")}
 
 
@@ -240,26 +159,6 @@ async def test_a_lock_is_lost_with_a_refused_credential(zookeeper: RealServer, p
 async def test_connect_fails_with_a_refused_credential(zookeeper: RealServer) -> None:
     with pytest.raises(zkwire.AuthFailedError, match="no-such-scheme"):
         await zkwire.connect(zookeeper.hosts, auth=[("digest", b"ann:1"), ("no-such-scheme", b"x")])
-
-
-@pytest.mark.parametrize(
-    ("scheme", "data", "error"),
-    [
-        ("digest", BOB.decode(), TypeError),
-        (b"digest", BOB, TypeError),
-        ("", b"x", ValueError),
-        ("sasl", b"x", ValueError),
-    ],
-)
-async def test_bad_arguments_are_refused_before_anything_is_sent(
-    zookeeper: RealServer, scheme: str, data: bytes, error: type[Exception]
-) -> None:
-    with pytest.raises(error):
-        zkwire.connect(zookeeper.hosts, auth=[(scheme, data)])
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        with pytest.raises(error):
-            await zk.add_auth(scheme, data)
-        assert proxy.requests() == ["connect"]
 
 
 # Enforced schemes

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from tests.support.client import states_until
 from tests.support.planted import planted
 from tests.support.proxy import Proxy
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
@@ -168,24 +167,6 @@ async def test_a_custom_mechanism_takes_every_step() -> None:
         assert mechanism.tokens == [b"reply", b"offer", b""]
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2])
-async def test_a_mechanism_that_fails_ends_the_session(steps: int) -> None:
-    async with Rogue(kerberos) as rogue:
-        with pytest.raises(zkwire.AuthFailedError, match="the ticket has expired"):
-            await zkwire.connect(rogue.hosts, sasl=ThreeSteps(fails_at=steps))
-        await rogue.until(lambda: CLOSE_SESSION in [opcode for _, opcode in rogue.requests])
-
-
-@pytest.mark.parametrize("code", [-115, -124])
-async def test_a_refusal_of_the_last_step_ends_the_session(code: int) -> None:
-    async def refusing(peer: Peer) -> None:
-        await kerberos(peer, refuses=code)
-
-    async with Rogue(refusing) as rogue:
-        with pytest.raises(zkwire.AuthFailedError, match=str(code)):
-            await zkwire.connect(rogue.hosts, sasl=ThreeSteps())
-
-
 async def test_a_slow_exchange_sends_no_ping_and_does_not_prolong_certainty() -> None:
     """SASL does not prolong certainty: until a request is answered, only the handshake counts."""
     before_handshake = asyncio.get_running_loop().time()
@@ -231,20 +212,3 @@ async def test_a_connect_that_is_cancelled_or_times_out_during_an_exchange_leave
         first, second = rogue.handshakes
         assert first.session_id == 0
         assert second.session_id != 0, "the session was made, and is resumed"
-
-
-async def test_bad_arguments() -> None:
-    with pytest.raises(TypeError, match="start and step"):
-        zkwire.connect("zk1:2181", sasl=("bob", BOBS))  # type: ignore[arg-type]
-
-
-async def test_a_mechanism_that_fails_on_a_later_connection_ends_the_session() -> None:
-    """The first connection succeeds; the ticket has expired when the second one is made."""
-    async with Rogue(kerberos) as rogue, Proxy(rogue.hosts) as proxy:
-        mechanism = ThreeSteps(fails_at=3)
-        async with zkwire.connect(proxy.hosts, sasl=mechanism) as zk:
-            states = zk.states()
-            proxy.drop()
-            assert await states_until(states, AUTH_FAILED) == [CONNECTED, SUSPENDED, AUTH_FAILED]
-            with pytest.raises(zkwire.AuthFailedError, match="ticket"):
-                await zk.get("/")

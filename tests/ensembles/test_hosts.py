@@ -80,54 +80,6 @@ async def test_new_servers_get_their_share_of_the_clients(
         assert first.connections + second.connections == 1 + 2 * moves  # one of them asks what the server grants
 
 
-async def test_the_new_list_is_what_a_client_without_a_connection_tries(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as old, Proxy(zookeeper.hosts) as new, zkwire.connect(old.hosts) as zk:
-        old.refuse_connections()
-        old.drop()
-        await states_until(zk.states(), SUSPENDED)
-        asking = asyncio.create_task(zk.get("/"))
-        zk.set_hosts(new.hosts)
-        await asking
-        assert zk.server == new.hosts
-
-
-async def test_moving_twice_and_away_from_a_server_that_no_longer_answers(zookeeper: RealServer) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as first,
-        Proxy(zookeeper.hosts) as second,
-        Proxy(zookeeper.hosts) as third,
-        zkwire.connect(first.hosts, 2.0) as zk,
-    ):
-        session_id = zk.session_id
-        first.pause()
-        asking = asyncio.create_task(zk.get("/"))  # a read, so it is repeated on another server
-        await turns()
-        zk.set_hosts(second.hosts)
-        zk.set_hosts(third.hosts)
-        await asking
-        assert (zk.server, zk.session_id, second.connections) == (third.hosts, session_id, 0)
-        first.resume()
-        await first.until(lambda: first.open == 0)
-
-
-async def test_a_client_closed_while_it_moves_ends_its_session_where_it_is(zookeeper: RealServer, path: str) -> None:
-    """The ephemeral nodes must be deleted at once, and not when the session has expired."""
-    async with Proxy(zookeeper.hosts) as old, zkwire.connect(zookeeper.hosts) as other:
-        zk = await zkwire.connect(old.hosts)
-        await zk.create(path, ephemeral=True)
-        hold = old.hold_replies()
-        setting = asyncio.create_task(zk.set(path, b"under way"))
-        await old.seen("setData")
-        zk.set_hosts("127.0.0.1:1")
-        closing = asyncio.create_task(zk.close())
-        await old.seen("closeSession")
-        hold.release()
-        await closing
-        assert (await setting).version == 1
-        await other.sync("/")
-        assert await other.exists(path) is None
-
-
 async def test_the_chroot_stays(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(f"{zookeeper.hosts}{path}") as zk:
         zk.set_hosts(zookeeper.hosts)
@@ -139,14 +91,6 @@ async def test_the_chroot_stays(zookeeper: RealServer, path: str) -> None:
         with pytest.raises(TypeError):
             zk.set_hosts(None)  # type: ignore[arg-type]
         assert zk.chroot == path
-
-
-async def test_following_a_single_server_changes_nothing(zookeeper: RealServer) -> None:
-    """The configuration of a single server is empty."""
-    async with zkwire.connect(zookeeper.hosts, follow_config=True) as zk:
-        await zk.ping()
-        await zk.ping()
-        assert (zk.state, zk.server) == (CONNECTED, zookeeper.hosts)
 
 
 @pytest.mark.limit(240)

@@ -9,7 +9,7 @@ import pytest
 
 import zkwire
 from tests.support.client import InOrder, eventually, states_until
-from tests.support.rogue import NOT_READ_ONLY, Peer, Rogue, connect_response, eof_handshake, honest, read_only_refusal
+from tests.support.rogue import NOT_READ_ONLY, Peer, Rogue, connect_response, eof_handshake, honest
 from zkwire import SessionState, WatchEventType
 from zkwire.testing import RealEnsemble
 
@@ -133,12 +133,6 @@ async def test_a_client_of_a_server_that_can_write_asks_no_other_server() -> Non
         assert (zk.state, zk.server) == (CONNECTED, there.hosts)
 
 
-async def test_a_single_read_only_server_is_kept() -> None:
-    async with Rogue(reading_only) as rogue, zkwire.connect(rogue.hosts, 1.0, read_only=True) as zk:
-        await rogue.requested(11, 3)  # pings
-        assert (zk.state, rogue.connections) == (READ_ONLY, 1)
-
-
 async def test_the_answers_of_a_server_without_a_quorum_do_not_prolong_certainty() -> None:
     """Servers before 3.7 accept a session of the ensemble, although the ensemble may have expired it meanwhile."""
 
@@ -162,17 +156,6 @@ async def test_the_answers_of_a_server_without_a_quorum_do_not_prolong_certainty
 
 async def reading_only_keeping(peer: Peer) -> None:
     await reading_only(peer, keeps=peer.rogue.handshakes[0].session_id or 0x0F0E000000000001)
-
-
-async def test_a_bare_header_instead_of_a_session_makes_the_client_try_another_server() -> None:
-    """Servers from 3.7 on without local sessions answer a handshake with 16 bytes and the error -119 (NotReadOnly)."""
-    async with (
-        Rogue(read_only_refusal) as refusing,
-        Rogue(honest) as good,
-        zkwire.connect(f"{refusing.hosts},{good.hosts}", read_only=True, rng=InOrder()) as zk,
-    ):
-        assert (zk.server, zk.state) == (good.hosts, CONNECTED)
-        assert refusing.connections == 1
 
 
 async def test_a_write_on_a_read_only_server_raises_not_read_only() -> None:

@@ -14,7 +14,6 @@ from tests.support.proxy import Proxy
 from tests.support.recipes import until_armed
 from tests.support.tls import TlsFront
 from zkwire import SessionState
-from zkwire.session.opening import open_link
 from zkwire.testing import Certificates, EnsembleServer, RealServer, authority, issue
 
 CHILDREN = 6000
@@ -159,10 +158,3 @@ async def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up(
         await asyncio.wait({trying})
         silent.resume()
         await silent.until(lambda: silent.open == 0)
-
-
-def test_bad_arguments(tls: Certificates) -> None:
-    with pytest.raises(TypeError, match="SSLContext"):
-        zkwire.connect("zk1:2281", ssl="yes")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="open_link"):
-        zkwire.connect("zk1:2281", ssl=trusting(tls), open_link=open_link)

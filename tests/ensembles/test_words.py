@@ -1,7 +1,5 @@
 """Four-letter words that a server refuses, cannot answer, or answers over TLS."""
 
-import asyncio
-import contextlib
 import ssl
 from pathlib import Path
 
@@ -57,24 +55,3 @@ async def test_a_silent_server_is_given_up(zookeeper: RealServer) -> None:
             await zkwire.four_letter_word(hosts, "ruok", within=0.2)
     with pytest.raises(ConnectionRefusedError):
         await zkwire.four_letter_word(hosts, "ruok")
-
-
-async def test_a_cancelled_word_closes_its_connection() -> None:
-    asked, gone = asyncio.Event(), asyncio.Event()
-
-    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readexactly(4)
-        asked.set()
-        with contextlib.suppress(ConnectionResetError):
-            await reader.read()
-        writer.close()
-        gone.set()
-
-    async with await asyncio.start_server(never_answer, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        asking = asyncio.create_task(zkwire.four_letter_word(f"127.0.0.1:{port}", "ruok"))
-        await asked.wait()
-        asking.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asking
-        await gone.wait()

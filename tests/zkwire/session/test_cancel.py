@@ -7,28 +7,14 @@ from unittest.mock import patch
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, eventually, states_until, turns, watched
+from tests.support.client import cancelled, states_until, turns
 from tests.support.everywhere import Scene, cancel_at_every_moment
 from tests.support.examples import some_in_quick
-from tests.support.proxy import Proxy
 from tests.support.virtual_time import a_client, in_virtual_time
 from tests.zkwire.session.verbs import ALL, CREATES, WATCHES, Verb
 from zkwire import Client, ConnectionLostError, NoNodeError, SessionState
-from zkwire.testing import RealServer
 
 EPHEMERAL = [verb for verb in CREATES if "ephemeral" in verb or "both" in verb]
-
-
-async def unwatched(server: RealServer, proxy: Proxy, verb: str, path: str) -> None:
-    """Wait until the server has no watch on `path` and its child "none"; child watches are seen by the proxy only."""
-    if "children" in verb:
-        removed = await proxy.seen("removeWatches", direction="reply")
-        assert (removed.path, removed.err) == (path, 0)
-
-    async def is_so() -> bool:
-        return not (await watched(server, path) or await watched(server, f"{path}/none"))
-
-    await eventually(is_so)
 
 
 @in_virtual_time
@@ -57,26 +43,6 @@ async def test_a_request_cancelled_in_the_turn_of_its_submission_is_never_sent(v
         await zk.ping()
         await zk.ping()
         assert server.names("ping") in ([], ["removeWatches"])
-
-
-@pytest.mark.parametrize("verb", [verb for verb in WATCHES if "get_and_watch of" not in verb])
-async def test_a_watch_whose_wait_is_cancelled_is_removed_from_the_server(
-    zookeeper: RealServer, path: str, verb: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(f"{path}/child", make_parents=True)
-        outcome = await WATCHES[verb][1](zk, path)
-        assert isinstance(outcome, tuple)
-        watch = outcome[1]
-
-        async def wait() -> None:
-            await watch
-
-        waiting = asyncio.create_task(wait())
-        await turns(1)
-        assert "children" in verb or await watched(zookeeper, path) or await watched(zookeeper, f"{path}/none")
-        await cancelled(waiting)
-        await unwatched(zookeeper, proxy, verb, path)
 
 
 @pytest.mark.parametrize("verb", WATCHES)

@@ -8,7 +8,6 @@ import pytest
 import zkwire
 from tests.support.client import cancelled, eventually, states_until, turns
 from tests.support.proxy import Proxy
-from tests.support.rogue import Rogue, silent_handshake
 from tests.support.virtual_time import a_client, in_virtual_time
 from tests.zkwire.session.verbs import every_call
 from zkwire import SessionState
@@ -93,30 +92,6 @@ async def test_closing_ends_within_a_session_timeout_whatever_the_server_does_pi
         await cancelled(trickling)
 
 
-@in_virtual_time
-async def test_a_connection_lost_while_a_session_is_kept_ends_the_close() -> None:
-    async with a_client() as (server, zk):
-        server.is_silent = True
-        closing = asyncio.create_task(zk.close(keep_session=True))
-        await turns()
-        server.refused = {"a", "b"}
-        server.drop()
-        start = server.loop.time()
-        await closing
-        assert server.loop.time() - start < 0.1
-        assert zk.state is CLOSED
-
-
-async def test_connecting_can_be_given_up_while_a_server_is_silent() -> None:
-    async with Rogue(silent_handshake) as rogue:
-        connecting = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
-        await rogue.until(lambda: len(rogue.handshakes) == 1)
-        connecting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await connecting
-        await rogue.disconnected(1)
-
-
 async def test_a_cancelled_body_closes_the_client(zookeeper: RealServer, path: str) -> None:
     async def body() -> None:
         async with zkwire.connect(zookeeper.hosts) as zk:
@@ -167,16 +142,3 @@ async def test_calls_work_inside_an_iteration_over_states_pitfall_50(zookeeper: 
                 else:
                     proxy.drop()
         assert len(set(made)) == 3
-
-
-async def test_cancelling_an_iteration_over_states_loses_no_state(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        states = zk.states()
-        assert await anext(states) is CONNECTED
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0):
-                await anext(states)
-        proxy.drop()
-        assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
-        states.close()
-        states.close()

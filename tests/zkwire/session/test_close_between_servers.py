@@ -23,34 +23,6 @@ async def dropped(proxy: Proxy, zk: zkwire.Client) -> None:
     await states_until(zk.states(), SUSPENDED)
 
 
-async def test_a_client_that_was_just_disconnected_ends_its_session(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
-        zk = await zkwire.connect(proxy.hosts, LONG)
-        await zk.create(path, ephemeral=True)
-        states = zk.states()
-        await dropped(proxy, zk)
-        await zk.close()
-        assert await other.exists(path) is None
-        assert [state async for state in states] == [CONNECTED, SUSPENDED, CONNECTED, CLOSED]
-        assert proxy.requests()[-1] == "closeSession"
-        await proxy.until(lambda: proxy.open == 0)
-
-
-async def test_a_client_that_moves_to_another_server_ends_its_session_there(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as old,
-        Proxy(zookeeper.hosts) as new,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        zk = await zkwire.connect(old.hosts, LONG)
-        await zk.create(path, ephemeral=True)
-        zk.set_hosts(new.hosts)
-        await states_until(zk.states(), SUSPENDED)
-        await zk.close()
-        assert new.requests() == ["connect", "closeSession"]
-        assert await other.exists(path) is None
-
-
 async def test_a_server_that_comes_back_in_time_ends_the_session() -> None:
     async with Server() as server:
         zk = await zkwire.connect(server.hosts, LONG)
@@ -130,29 +102,3 @@ async def test_nothing_is_accepted_and_nothing_is_certain_while_the_client_close
             zk.set_hosts("127.0.0.1:1")  # a client that closes does not move
         await closing
         assert server.sessions == []
-
-
-async def test_a_session_that_is_to_be_kept_is_left_at_once() -> None:
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts, LONG)
-        await zk.create("/a", ephemeral=True)
-        with server.refuse_connections():
-            server.drop()
-            await states_until(zk.states(), SUSPENDED)
-            async with asyncio.timeout(LONG / 3):
-                await zk.close(keep_session=True)
-        assert server.sessions == [zk.session_id]
-
-
-async def test_a_close_without_a_connection_can_be_cancelled() -> None:
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts, LONG)
-        with server.refuse_connections() as refusing:
-            server.drop()
-            await states_until(zk.states(), SUSPENDED)
-            closing = asyncio.create_task(zk.close())
-            await refusing.until_hit(2)
-            closing.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await closing
-        assert zk.state is CLOSED

@@ -184,23 +184,6 @@ async def test_a_transaction_of_one_session_is_not_carried_out_in_the_next() -> 
         assert sorted(await stage.other.get_children("/")) == ["early", "later", "zookeeper"]
 
 
-async def test_a_transaction_that_waits_for_a_connection_ends_with_its_session() -> None:
-    async with scene() as stage:
-        with stage.server.refuse_connections() as refusing:
-            stage.server.drop(stage.zk.session_id)
-            await until_state(stage.zk, SUSPENDED)
-            transaction = stage.zk.transaction(session_id=stage.zk.session_id)
-            transaction.create("/late")
-            committing = asyncio.ensure_future(transaction.commit())
-            await asyncio.sleep(0)
-            stage.server.expire(stage.zk.session_id)
-            refusing.end()
-        with pytest.raises(zkwire.SessionExpiredError):
-            await committing
-        await stage.zk.ping()
-        assert await stage.other.exists("/late") is None
-
-
 # -- certainty -----------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.support.tls import TlsFront
 from zkwire import SessionState
 from zkwire.session import session_log
 from zkwire.session.opening import no_server, unfit
-from zkwire.testing import Certificates, Server, authority, issue, make_certificates
+from zkwire.testing import Certificates, Server, issue, make_certificates
 
 SOON = 10.0  # seconds; far more than one round takes
 
@@ -80,18 +79,6 @@ def logs(caplog: pytest.LogCaptureFixture, text: str, times: int = 1) -> Callabl
     return said
 
 
-async def test_a_server_of_another_authority_is_reported_with_the_cause(tls: Certificates, tmp_path: Path) -> None:
-    stranger = ssl.create_default_context(cafile=authority(tmp_path, "stranger").certificate)
-    async with fronts(tls) as [front]:
-        error = await refused(zkwire.connect(front.hosts, ssl=stranger))
-        assert str(error) == (
-            f"no session with {front.hosts}: the server's certificate is not accepted: unable to get local issuer"
-            " certificate; the context must trust its authority, see SSLContext.load_verify_locations"
-        )
-        assert isinstance(error.__cause__, ssl.SSLCertVerificationError)
-        assert front.connections == 1
-
-
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
 async def test_a_client_without_the_certificate_that_the_server_wants_is_told_of_it(
     tls: Certificates, version: str
@@ -106,13 +93,6 @@ async def test_a_client_without_the_certificate_that_the_server_wants_is_told_of
         assert isinstance(error.__cause__, ssl.SSLError)
         async with zkwire.connect(front.hosts, ssl=trusting(tls, shows=True)) as zk:
             await zk.ping()
-
-
-async def test_a_plain_client_on_a_tls_port_is_told_of_it(tls: Certificates) -> None:
-    async with fronts(tls, tls, wants_certificate=True) as [front, other]:
-        error = await refused(zkwire.connect(f"{front.hosts},{other.hosts}"))
-        for each in (front, other):
-            assert f"{each.hosts}: the port is one for TLS: give ssl to zkwire.connect" in str(error)
 
 
 @pytest.mark.parametrize("behaviour", [eof_handshake, garbage_handshake])
@@ -133,16 +113,6 @@ async def test_all_servers_of_a_round_must_be_unfit_and_each_one_is_named(
         assert old.connections == 1
         async with zkwire.connect(f"{hosts},{good.hosts}", ssl=trusting(tls), rng=InOrder()) as zk:
             assert zk.server == good.hosts
-
-
-async def test_a_server_that_is_down_may_be_fit(
-    tls: Certificates, expired: Certificates, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with Server() as server, fronts(expired) as [old]:
-        async with TlsFront(server.port, tls) as good:
-            down = good.hosts
-        async with still_trying(zkwire.connect(f"{old.hosts},{down}", ssl=trusting(tls))):
-            await eventually(logs(caplog, f"no session with {down}", times=3))
 
 
 async def test_a_running_session_survives_a_certificate_that_expires(
@@ -230,8 +200,3 @@ def test_the_error_of_a_client_without_a_usable_server_names_each_and_has_the_ca
     error = no_server([(f"zk{number}:2281", each) for number, each in enumerate(wrong) if each is not None])
     assert str(error) == f"no session with zk0:2281: {wrong[0]}; zk1:2281: {wrong[1]}"
     assert error.__cause__ is failures[1]
-
-
-@pytest.mark.parametrize("failure", [ssl.SSLEOFError(), ssl.SSLZeroReturnError(), ConnectionResetError(), OSError()])
-def test_a_connection_that_was_closed_says_nothing_for_good(failure: OSError) -> None:
-    assert unfit(failure) is None

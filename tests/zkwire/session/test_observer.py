@@ -6,11 +6,8 @@ from typing import NamedTuple
 import pytest
 
 import zkwire
-from tests.support.client import turns
 from zkwire import Observer, SessionState, WatchEventType
-from zkwire.session.observer import ObserverTap
 from zkwire.testing import RealServer, Server
-from zkwire.wire.watch_table import Notification
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
@@ -103,14 +100,6 @@ async def test_a_transaction_is_one_request_with_the_error_of_the_operation_that
         Done("closeSession", None, ""),
     ]
     assert seen.states == [(CONNECTED, hosts), (CLOSED, hosts)]
-
-
-@pytest.mark.parametrize(("sent", "seen"), [(7, 7), (1, 1), (-1, None)])
-async def test_the_zxid_of_an_event_is_given_if_the_server_sends_one(sent: int, seen: int | None) -> None:
-    records = Records()
-    ObserverTap(records).notified(WatchEventType.CHANGED, Notification(3, "/a", sent))
-    await turns()
-    assert records.events == [(WatchEventType.CHANGED, "/a", seen)]
 
 
 async def test_an_observer_that_raises_has_no_other_effect(zookeeper: RealServer, path: str) -> None:

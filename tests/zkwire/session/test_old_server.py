@@ -9,8 +9,7 @@ import zkwire
 from tests.support import rogue
 from tests.support.rogue import Peer, Rogue
 from zkwire import Client, GetData
-from zkwire.testing import RealServer, Server
-from zkwire.testing.real.server import QUICK_START
+from zkwire.testing import Server
 
 _UNKNOWN = {15: "3.5.0", 16: "3.5.0", 19: "3.5.1", 21: "3.5.3", 22: "3.6.0", 103: "3.6.0", 104: "3.6.0", 107: "3.7.0"}
 
@@ -99,16 +98,3 @@ async def test_a_server_without_ttl_nodes_says_how_to_enable_them_and_keeps_the_
         assert (undone.value.index, undone.value.code) == (1, -6)
         await zk.create(path)
         assert zk.state is zkwire.SessionState.CONNECTED
-
-
-@pytest.mark.limit(120)
-async def test_a_real_server_without_ttl_nodes_refuses_in_the_same_way(path: str) -> None:
-    switched_off = RealServer(jvm=[*QUICK_START, "-Dzookeeper.extendedTypesEnabled=false"])
-    async with switched_off as server, zkwire.connect(server.hosts) as zk:
-        with pytest.raises(zkwire.UnimplementedError, match=r"zookeeper\.extendedTypesEnabled=true"):
-            await zk.create(path, ttl=5)
-        tx = zk.transaction()
-        tx.create(path, ttl=5)
-        with pytest.raises(zkwire.TransactionError) as undone:
-            await tx.commit()
-        assert (undone.value.index, undone.value.code) == (0, -6)

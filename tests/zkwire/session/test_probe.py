@@ -60,12 +60,6 @@ async def test_a_server_that_answers_rw_can_write(answer: bytes, can: bool) -> N
         assert servers.asked == [(0, b"isro")]
 
 
-async def test_a_silent_server_and_one_that_cannot_be_reached_cannot_write() -> None:
-    async with Servers().serving(None) as (silent,):
-        assert not await can_write(open_link, silent, 0.05)
-    assert not await can_write(open_link, Address("127.0.0.1", 1), 10.0)
-
-
 def hosts_of(addresses: list[Address]) -> Hosts:
     return Hosts(addresses, 1.0, InOrder())
 
@@ -92,25 +86,6 @@ async def test_the_servers_are_asked_again_and_again_until_the_link_is_lost() ->
         lost.set_result(ConnectionResetError())
         assert await finding is False
         assert hosts.next() == addresses[0]
-
-
-async def test_a_link_that_is_lost_ends_the_wait_for_an_answer() -> None:
-    servers = Servers()
-    async with servers.serving(b"rw", None, b"rw") as addresses:
-        hosts = hosts_of(addresses)
-        lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        finding = asyncio.create_task(find_writable(open_link, hosts, addresses[0], 600.0, lost))
-        lost.set_result(ConnectionResetError())  # in the pause before the first question
-        assert await finding is False
-        assert servers.asked == []
-
-        lost = asyncio.get_running_loop().create_future()
-        finding = asyncio.create_task(find_writable(open_link, hosts, addresses[0], 600.0, lost))
-        while not servers.asked:
-            await asyncio.sleep(0.005)
-        lost.set_result(ConnectionResetError())
-        assert await finding is False
-        assert [number for number, _ in servers.asked] == [1]
 
 
 class Unreachable:
@@ -145,15 +120,6 @@ async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() 
     assert not await find_writable(unreachable, hosts, Address("zk", 0), 2.0, unreachable.lost)
     assert unreachable.asked == [1, 2] * 7
     assert hosts.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
-
-
-async def test_no_server_is_asked_once_the_link_is_lost() -> None:
-    hosts, unreachable = WithoutPauses(5), Unreachable(lost_after=2)
-    assert not await find_writable(unreachable, hosts, Address("zk", 0), 2.0, unreachable.lost)
-    assert unreachable.asked == [1, 2]
-    assert len(hosts.pauses) == 1
-    assert not await find_writable(unreachable, hosts, Address("zk", 0), 2.0, unreachable.lost)
-    assert (unreachable.asked, len(hosts.pauses)) == ([1, 2], 1)
 
 
 async def test_each_of_many_servers_has_a_share_of_the_session_timeout_to_answer_in() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, states_until, turns
+from tests.support.client import InOrder, states_until
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.set_watches import lists_of
-from tests.zkwire.session.verbs import ALL, READS
+from tests.zkwire.session.verbs import ALL
 from zkwire import SessionState, WatchEventType
 from zkwire.session.opening import open_link
 from zkwire.session.transport import Link
@@ -47,15 +47,6 @@ async def test_a_session_that_is_kept_can_be_resumed_by_id_and_password(zookeepe
         assert stat.ephemeral_owner == session_id
     async with zkwire.connect(zookeeper.hosts) as other:
         assert await other.exists(path) is None
-
-
-async def test_requests_before_a_close_that_keeps_the_session_are_answered(zookeeper: RealServer, path: str) -> None:
-    zk = await zkwire.connect(zookeeper.hosts)
-    creating = asyncio.create_task(zk.create(path, ephemeral=True))
-    await turns(1)
-    await zk.close(keep_session=True)
-    assert await creating == path
-    await (await resumed(zookeeper, zk)).close()
 
 
 async def resumed(server: RealServer, zk: zkwire.Client) -> zkwire.Client:
@@ -181,24 +172,7 @@ async def test_a_watch_survives_a_second_break_between_two_set_watches_chunks_pi
 
 # -- calls in flight -----------------------------------------------------------------------------------------------
 
-REPEATED = READS | {"ping": ("ping", lambda zk, path: zk.ping())}
 CHANGES = ["create", "create_and_stat", "create container", "set", "delete", "ensure_path", "transaction"]
-
-
-@pytest.mark.parametrize(("verb", "reset"), [*((verb, False) for verb in REPEATED), ("get", True)])
-async def test_a_read_whose_answer_is_lost_is_repeated(
-    zookeeper: RealServer, path: str, verb: str, reset: bool
-) -> None:
-    opcode, call = REPEATED[verb]
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        mark = proxy.mark()
-        lost = proxy.drop_after(opcode, reset=reset)
-        await call(zk, path)
-        assert lost.hits
-        requests = proxy.requests(mark, ignore_pings=opcode != "ping")
-        assert requests[:2] == [opcode, "connect"]
-        assert opcode in requests[2:]
 
 
 @pytest.mark.parametrize("when", ["after", "before"])
@@ -270,23 +244,6 @@ async def test_dead_hosts_are_skipped_and_no_connection_leaks_pitfall_58(zookeep
             assert good.open == 1
             silent.resume()
             await silent.until(lambda: silent.open == 0)
-
-
-async def test_an_opener_that_fails_after_making_the_link_does_not_block_the_session(zookeeper: RealServer) -> None:
-    """A failed TLS handshake does so: the protocol is made, and never connected."""
-    attempts = 0
-
-    async def fails_once(make: Callable[[], Link], host: str, port: int) -> Link:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 1:
-            make()
-            raise ConnectionRefusedError("after the link was made")
-        return await open_link(make, host, port)
-
-    async with zkwire.connect(zookeeper.hosts, open_link=fails_once) as zk:
-        await zk.ping()
-    assert attempts == 2
 
 
 async def test_removing_a_watch_that_has_just_fired_is_harmless_pitfall_38(zookeeper: RealServer, path: str) -> None:

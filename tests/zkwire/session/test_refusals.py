@@ -11,7 +11,7 @@ from tests.support.client import InOrder, cancelled, states_until, turns
 from tests.support.everywhere import scene
 from tests.support.recipes import until, until_state
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
-from zkwire import SessionState, ThrottledError, WatchSet
+from zkwire import SessionState
 from zkwire.session import attempt, closing
 from zkwire.testing import Server
 
@@ -42,39 +42,7 @@ async def test_the_answer_that_the_session_has_expired_ends_certainty() -> None:
         await until(lambda: zk.certain_for(zk.session_id) > 0)
 
 
-async def test_follow_config_goes_on_after_a_throttled_answer() -> None:
-    async with Server() as server:
-        with server.answering("getData", ThrottledError, path="/zookeeper/config", times=1) as throttled:
-            async with zkwire.connect(server.hosts, follow_config=True):
-                await throttled.until_hit()
-                with server.hold_replies("getData", path="/zookeeper/config") as asked:
-                    await asked.until_hit()
-
-
 # -- callers ------------------------------------------------------------------------------------------------------
-
-
-async def test_a_watch_cancelled_in_a_callback_of_the_same_event_does_not_get_it() -> None:
-    async with scene() as stage:
-        zk, watches = stage.zk, WatchSet()
-        await zk.create("/a")
-        await zk.get_and_watch("/a", into=watches)
-        await zk.get_children_and_watch("/a", into=watches)
-        _, third = await zk.get_and_watch("/a")
-        seen: list[int] = []
-
-        def give_all_up() -> None:
-            seen.append(len(seen))
-            watches.cancel()
-            third.cancel()
-
-        watches.set_callback(give_all_up)
-        await stage.other.delete("/a")
-        await zk.ping()
-        assert seen == [0]
-        assert len(watches.take()) == 1
-        with pytest.raises(RuntimeError, match="given up"):
-            await third
 
 
 async def test_giving_up_the_resumption_of_a_session_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,19 +127,3 @@ async def test_a_cancelled_connect_asks_the_server_to_end_the_session_and_waits_
         await begun.wait()
         await cancelled(connecting)
     assert seen == [(CLOSE_SESSION, False)]
-
-
-@pytest.mark.limit(20)
-async def test_a_cancelled_connect_waits_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt, "_FAREWELL", 0.01)
-    begun = asyncio.Event()
-
-    async def silent(peer: Peer) -> None:
-        await peer.connect_request()
-        begun.set()
-        await peer.ignore()
-
-    async with Rogue(silent) as rogue:
-        connecting = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
-        await begun.wait()
-        await cancelled(connecting)

@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from tests.simulation.loop import Machine
 from tests.support.client import turns
 from tests.support.virtual_time import a_client, in_virtual_time
 from tests.zkwire.session.test_cleanup_at_each_moment import behind_and_overloaded, now, throttled
@@ -44,21 +43,6 @@ async def test_callers_wait_for_a_removal_as_long_as_one_of_the_removals_ends_ea
         server.strike = throttled()
         await asyncio.sleep(0.2)
         assert await zk.get_children("/") == ["zookeeper"]
-
-
-@in_virtual_time
-async def test_a_removal_that_is_refused_for_the_moment_is_sent_again_each_tenth_of_a_second() -> None:
-    async with a_client() as (server, zk):
-        await zk.create("/a")
-        server.names()
-        server.strike = throttled("delete")
-        start = now()
-        removed = zk.discard("/a")
-        await asyncio.sleep(0.25)
-        server.strike = throttled()
-        await removed
-        assert [sent.at - start for sent in server.requests] == pytest.approx([0.0, 0.1, 0.2, 0.3], abs=0.01)
-        assert server.names() == ["delete"] * 4
 
 
 @in_virtual_time
@@ -127,20 +111,6 @@ async def test_a_removal_that_goes_on_while_the_client_closes_ends_with_the_sess
         server.is_holding = False
         await closing
         assert server.names("create")[:3] == ["delete", "closeSession", "connect"]
-
-
-@in_virtual_time
-async def test_a_client_that_is_closed_while_a_removal_is_unanswered_has_no_timer_left() -> None:
-    async with a_client() as (server, zk):
-        server.is_silent = True
-        removed = zk.discard("/a")
-        await zk.close(within=0)
-        assert removed.done()
-        assert zk.discard("/b").done()
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, Machine)
-        assert not [line for line in loop.left() if "_look_for_progress" in line]
-        server.is_silent = False
 
 
 @in_virtual_time

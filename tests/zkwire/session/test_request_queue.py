@@ -3,7 +3,6 @@
 import asyncio
 import weakref
 from contextlib import AsyncExitStack
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -82,18 +81,6 @@ async def test_four_megabytes_of_large_requests_are_in_flight_and_small_ones_beh
         server.release()
         await asyncio.gather(*creating, small, more)
         assert [sent.path for sent in server.requests] == [*first, "/more"]
-
-
-@in_virtual_time
-async def test_a_request_that_is_larger_than_what_may_be_in_flight_is_sent_alone() -> None:
-    async with a_client(request_limit=8_000_000) as (server, zk):
-        server.is_holding = True
-        creating = [started(zk.create(f"/{number}", bytes(5_000_000))) for number in range(2)]
-        await turns()
-        assert [sent.path for sent in server.requests] == ["/0"]
-        server.release()
-        await asyncio.gather(*creating)
-        assert [sent.path for sent in server.requests] == ["/0", "/1"]
 
 
 @in_virtual_time
@@ -361,16 +348,6 @@ async def test_the_removal_of_a_watch_that_an_overloaded_server_refuses_is_sent_
         await asyncio.sleep(2.0)
         times = [sent.at - at for sent in server.requests if sent.name == "removeWatches"]
         assert times == pytest.approx([0.0, 0.2, 0.4], abs=0.05)
-
-
-@in_virtual_time
-async def test_a_proof_that_an_overloaded_server_refuses_is_sent_again_after_a_pause() -> None:
-    async with a_client() as (server, zk):
-        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "sync" else None
-        await server.until("sync", 5)
-        times = [sent.at for sent in server.requests][1:5]  # the first one waits for no answer of the leader
-        assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([0.25] * 3, abs=0.01)
-        assert zk.state is SessionState.CONNECTED
 
 
 @in_virtual_time

@@ -9,7 +9,7 @@ import pytest
 
 import zkwire
 from tests.support import rogue
-from tests.support.client import InOrder, states_until
+from tests.support.client import InOrder
 from tests.support.rogue import Behaviour, Peer, Rogue
 from zkwire import GetData, SessionState
 from zkwire.testing import RealServer
@@ -217,36 +217,3 @@ async def test_a_frame_of_two_gigabytes_costs_no_memory(length: int) -> None:
             tracemalloc.stop()
         assert peak < 4 * MiB
         assert bad.sent < 4 * MiB
-
-
-async def test_replies_may_arrive_byte_by_byte() -> None:
-    async def dribble(peer: Peer) -> None:
-        await peer.handshake()
-        sent = peer.send
-
-        async def in_pieces(data: bytes) -> None:
-            for at in range(len(data)):
-                await sent(data[at : at + 1])
-                await asyncio.sleep(0)  # the client reads each byte by itself
-
-        peer.send = in_pieces  # type: ignore[method-assign]
-        await peer.serve()
-
-    async with Rogue(dribble) as slow, zkwire.connect(slow.hosts) as zk:
-        nodes = await asyncio.gather(*(zk.get(f"/{number}") for number in range(5)))
-        assert {node.data for node in nodes} == {rogue.DATA}
-        assert slow.connections == 1
-
-
-async def test_a_write_answered_with_nonsense_is_not_sent_again_pitfall_60(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Rogue(rogue.wrong_xid, rogue.eof_handshake) as bad,
-        zkwire.connect(f"{bad.hosts},{zookeeper.hosts}", 4.0, rng=InOrder()) as zk,
-    ):
-        with pytest.raises(zkwire.ConnectionLostError, match="xid") as refused:
-            await zk.create(path)
-        assert refused.value.maybe_applied
-        assert sum(opcode == 1 for _, opcode in bad.requests) == 1
-        # The real server does not know the rogue's session.
-        await states_until(zk.states(), SessionState.EXPIRED)
-        assert await zk.exists(path) is None

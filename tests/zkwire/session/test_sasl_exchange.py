@@ -7,7 +7,7 @@ import pytest
 import zkwire
 from tests.support.client import states_until
 from tests.support.recipes import no_task_stays
-from zkwire import AuthenticationRequiredError, AuthFailedError, SessionState
+from zkwire import AuthFailedError, SessionState
 from zkwire.testing import Server
 
 AUTH_FAILED = -115
@@ -91,30 +91,3 @@ async def test_a_connection_that_breaks_during_the_exchange_is_followed_by_anoth
                 assert await zk.exists("/a") is None
             assert lost.hits == 1
         assert mechanism.given == ["127.0.0.1", "127.0.0.1", b""]
-
-
-async def test_a_server_that_demands_an_authentication_ends_the_session() -> None:
-    async with Server() as server, no_task_stays():
-        zk = await zkwire.connect(server.hosts)
-        _, watch = await zk.exists_and_watch("/a")
-        with server.answering("getData", AuthenticationRequiredError), pytest.raises(AuthFailedError) as failed:
-            await zk.get("/a")
-        text = f"{server.hosts} demands an authentication before getData: see `auth` and `sasl` of zkwire.connect"
-        assert text in str(failed.value)
-        with pytest.raises(AuthFailedError):
-            await watch
-        assert zk.state is SessionState.AUTH_FAILED
-        await zk.close()
-
-
-async def test_a_refused_credential_ends_the_session_once() -> None:
-    async with Server() as server, no_task_stays():
-        zk = await zkwire.connect(server.hosts)
-        states = zk.states()
-        with pytest.raises(AuthFailedError, match="refuses the credential of scheme 'none'"):
-            await zk.add_auth("none", b"x")
-        assert await states_until(states, SessionState.AUTH_FAILED) == [
-            SessionState.CONNECTED,
-            SessionState.AUTH_FAILED,
-        ]
-        await zk.close()

@@ -7,8 +7,8 @@ from operator import gt
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, cancelled, turns
-from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
+from tests.support.client import cancelled, turns
+from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time, tasks
 from zkwire import AuthFailedError, SessionClosedError, SessionExpiredError, SessionState
 from zkwire.testing.memory.machine import Settings
 
@@ -214,18 +214,6 @@ async def test_a_client_whose_task_is_cancelled_gives_up_after_a_second_without_
         assert removed.done()
         with pytest.raises(SessionClosedError):
             await zk.get("/a")
-
-
-@in_virtual_time
-async def test_a_client_that_has_no_session_yet_and_whose_task_is_cancelled_says_so() -> None:
-    server = Server()
-    server.refused = {"a"}
-    connecting = asyncio.ensure_future(zkwire.connect("a", open_link=server.open_link, rng=InOrder())._connect())
-    await asyncio.sleep(1.0)
-    (runner,) = tasks("zkwire session")
-    runner.cancel()
-    with pytest.raises(SessionClosedError, match="the client's task was cancelled from outside"):
-        await connecting
 
 
 @in_virtual_time

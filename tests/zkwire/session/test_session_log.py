@@ -9,7 +9,6 @@ import pytest
 import zkwire
 from tests.support.client import states_until
 from zkwire import SessionState
-from zkwire.errors import ProtocolError
 from zkwire.session.session_log import Repetitions, SessionLog
 from zkwire.testing import Server
 
@@ -61,13 +60,6 @@ def test_a_message_is_repeated_at_growing_intervals_with_a_count() -> None:
     assert list(logged.values())[:3] == ["", " (10 times in the last 10 s)", " (20 times in the last 20 s)"]
 
 
-def test_messages_of_another_kind_and_those_after_a_success_are_logged_at_once() -> None:
-    repetitions = Repetitions()
-    assert [repetitions.note(kind, 0.0) for kind in ("one", "one", "two")] == ["", None, ""]
-    repetitions.forget()
-    assert repetitions.note("one", 0.1) == ""
-
-
 class Clock:
     """The clock of an event loop, which a test sets."""
 
@@ -116,18 +108,6 @@ async def test_a_loss_after_a_connection_that_lasted_is_always_logged(caplog: py
     # The second loss is the first repetition, after 9.9 s: it is left out.
     assert levels == ["INFO", "WARNING", "INFO", "WARNING", "INFO", "WARNING"]
     assert "times" not in str(logged(caplog)[3:])
-
-
-async def test_bad_bytes_are_an_error_in_the_log_and_repeated_at_intervals(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    log = session_log(clock)
-    for _ in range(3):
-        log.dropped("a:1", ProtocolError("nonsense"))
-        clock.now += 5
-    assert logged(caplog) == [
-        ("ERROR", "dropped a:1: ProtocolError: nonsense"),
-        ("ERROR", "dropped a:1: ProtocolError: nonsense (2 times in the last 10 s)"),
-    ]
 
 
 async def test_a_failed_attempt_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,21 +3,6 @@
 from zkwire.session.observer import SessionState, States
 
 
-def test_a_listener_hears_every_state_until_it_is_removed() -> None:
-    states = States()
-    heard: list[SessionState] = []
-    others: list[SessionState] = []
-    states.listen(heard.append)
-    states.listen(others.append)
-    states.enter(SessionState.CONNECTED)
-    states.unlisten(heard.append)
-    states.unlisten(heard.append)  # once more: it is ignored
-    states.enter(SessionState.SUSPENDED)
-    assert states.now is SessionState.SUSPENDED
-    assert heard == [SessionState.CONNECTED]
-    assert others == [SessionState.CONNECTED, SessionState.SUSPENDED]
-
-
 def test_a_listener_that_removes_itself_does_not_keep_the_next_one_from_hearing() -> None:
     states = States()
     heard: list[str] = []

@@ -115,15 +115,6 @@ def timers() -> int:
     return sum("the timer" in line for line in loop.left())
 
 
-async def test_a_link_is_blocked_while_its_socket_is_full_and_its_owner_hears_of_the_end() -> None:
-    link, owner = a_link()
-    link.connection_made(Socket())
-    link.pause_writing()
-    assert (link.is_blocked, owner.writable) == (True, 0)
-    link.resume_writing()
-    assert (link.is_blocked, owner.writable) == (False, 1)
-
-
 async def test_a_link_that_is_being_left_stays_blocked_whatever_its_socket_does() -> None:
     link, owner = a_link()
     link.connection_made(Socket())
@@ -136,22 +127,6 @@ async def test_a_link_that_is_being_left_stays_blocked_whatever_its_socket_does(
     link.pause_writing()
     link.resume_writing()
     assert (link.is_blocked, owner.writable) == (False, 1)
-
-
-async def test_what_the_connection_has_queued_is_written_once() -> None:
-    link, _ = a_link()
-    socket = Socket()
-    assert not link.is_connected
-    link.connection_made(socket)
-    assert (link.is_connected, link.is_lost, link.is_blocked) == (True, False, False)
-    link.flush()
-    assert len(socket.written) == 4 + 45  # the handshake
-    link.flush()
-    assert len(socket.written) == 4 + 45
-    assert socket.calls == ["write"]
-    link.abort(ConnectionAbortedError("enough"))
-    assert not link.is_connected
-    assert link.is_blocked
 
 
 @pytest.mark.parametrize(
@@ -174,16 +149,6 @@ async def test_the_reason_of_a_loss_is_what_the_socket_says(error: Exception | N
     assert link.is_lost
     assert not link.is_connected
     assert link.closed.result() is reason
-
-
-async def test_the_reason_of_a_loss_is_the_first_one() -> None:
-    """Not what the closing of the socket causes."""
-    link, owner = a_link()
-    link.connection_made(Socket())
-    link.abort(TimeoutError("silent"))
-    link.abort(ConnectionAbortedError("later"))
-    link.connection_lost(OSError("closed"))
-    assert [str(reason) for reason in owner.reasons] == ["silent"]
 
 
 # -- large replies ----------------------------------------------------------------------------------------------------

@@ -87,14 +87,6 @@ async def test_a_witness_that_the_leader_may_not_know_fails(how: str) -> None:
 
 
 @in_virtual_time
-async def test_a_server_that_refuses_connections_is_an_error() -> None:
-    server = Hellos()
-    server.refused = {"a"}
-    with pytest.raises(ConnectionRefusedError):
-        await witness(server).run()
-
-
-@in_virtual_time
 @pytest.mark.parametrize("seconds", [0.0005, 0.0015, 0.0025, 0.0035, 1.0, 6.401])
 async def test_a_witness_that_is_cancelled_leaves_no_socket(seconds: float) -> None:
     """While it connects, shakes hands, creates, waits, or is to be refused."""
