@@ -49,8 +49,7 @@ class SessionKey:
     def hello(self, timeout: float, last_zxid: int, *, accepts_read_only: bool) -> ConnectRequest:
         """Return the handshake that asks for the session if it is resumable, otherwise for a new one.
 
-        Arguments: `timeout`, the wanted session timeout in seconds; `last_zxid`, the newest that the client has seen: a
-        server that has seen less turns it away; `accepts_read_only`, whether a server without a quorum will do.
+        A server that has not seen `last_zxid` yet turns the client away.
         """
         key = self if self.is_resumable else SessionKey()
         return ConnectRequest(0, last_zxid, round(timeout * 1000), key.id, key.password, accepts_read_only)
@@ -68,12 +67,16 @@ class SessionKey:
 class Attempt:
     """One attempt to connect.
 
-    Arguments: `owner`, of the link; `hello`, the handshake request; `reply_limit`, the largest frame to accept, in
-    bytes; `sasl`, the mechanism that authenticates after the handshake, None for none; `session_xids`, those that the
-    session has not used; `is_first`, whether the client has never been
-    connected, so that it wants to know why it cannot be.
+    Args:
+        owner: The owner of the link.
+        hello: The handshake request.
+        reply_limit: The largest frame to accept, in bytes.
+        sasl: The mechanism that authenticates after the handshake, None for none.
+        session_xids: Those that the session has not used.
+        is_first: Whether the client has never been connected, so that it wants to know why it cannot be.
 
-    `sent_at` is when the handshake request was written, on the event loop's clock.
+    Attributes:
+        sent_at: When the handshake request was written, on the event loop's clock.
     """
 
     def __init__(
@@ -118,7 +121,6 @@ class Attempt:
     async def run(self, open_link: OpenLink, address: Address, within: float) -> Link:
         """Return a link to `address` on which the handshake, and the SASL exchange if there is one, are through.
 
-        Arguments: `open_link`, which opens connections; `within`, in seconds.
         Raises: RefusedError when the server says that the session is gone; AuthFailedError; ProtocolError and OSError
         when this server will not do.
         Cancellation: leaves no socket, and no new session but one that a server begins later than a quarter of a second
@@ -221,7 +223,7 @@ def _ask(method: Callable[[Any], bytes | None], argument: object, failed: str) -
     """Return the request with the next token of a mechanism, which may be the user's own code; None at the end.
 
     The token may contain a password: no repr shows it, and no local variable when an error is raised.
-    Raises: AuthFailedError for any exception of the mechanism, and for a token that is no bytes.
+    Raises: AuthFailedError for any exception of the mechanism, and for a token that is not bytes.
     """
     try:
         token = method(argument)

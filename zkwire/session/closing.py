@@ -18,7 +18,7 @@ _SILENCE: Final = 2.0
 # Seconds that remain of them at least when no server has been heard for long already.  A program may close several
 # clients one after the other.
 _LAST_TRY: Final = 0.5
-# Seconds between two looks whether the clean-up has ended: none before the second one, then ever more.
+# Seconds between two checks whether the clean-up has ended: none before the second one, then ever more.
 _SHORTEST_PAUSE: Final = 0.001
 _LONGEST_PAUSE: Final = 0.1
 
@@ -82,8 +82,7 @@ async def while_heard(
 ) -> None:
     """Return when one of `ends` is done, at `until`, or when no server was heard for two seconds.
 
-    Arguments: `present`, returns the link, None while there is no connection; `lost_at`, when the last one was lost;
-    times are on the event loop's clock.
+    `present` returns the link, None while there is no connection.  Times are on the event loop's clock.
     """
     now = asyncio.get_running_loop().time()
     link = present()

@@ -1,4 +1,4 @@
-"""The credentials of a session, which are sent on every connection ahead of all other requests, in a fixed order.
+"""The credentials of a session, which are sent on every connection before all other requests, in a fixed order.
 
 The server keeps the identities of a client per connection and not per session, so each new connection must show them
 again.
@@ -55,9 +55,12 @@ class Identity:
 class Credential:
     """One credential; it is itself the waiter of each auth request that shows it.
 
-    Arguments: `identity`, what to show; `refused`, called with what the server does and its error when it refuses it.
+    Args:
+        identity: What to show.
+        refused: Called with what the server does and its error, when it refuses the credential.
 
-    `accepted` is a future that is done when the server has accepted the credential for the first time.
+    Attributes:
+        accepted: Done when the server has accepted the credential for the first time.
     """
 
     def __init__(self, identity: Identity, refused: Callable[[str, ServerError], None]) -> None:
@@ -110,10 +113,7 @@ class Credential:
 
 
 class Credentials:
-    """The credentials of one session.
-
-    Arguments: `given`, the credentials to begin with; `refused`, as for Credential.
-    """
+    """The credentials of one session; `given` are those to begin with."""
 
     def __init__(self, given: Iterable[Identity], refused: Callable[[str, ServerError], None]) -> None:
         self._refused = refused
@@ -123,9 +123,8 @@ class Credentials:
         return iter(self._all)
 
     async def add(self, identity: Identity, send: Callable[[Call], None] | None) -> None:
-        """Add one, and return once a server has accepted it.
+        """Add one, and return once a server has accepted it; without `send`, the next connection shows it.
 
-        Arguments: `send`, which sends its request; None: the next connection shows it.
         Cancellation: one that was sent stays, because the server may have accepted it, and later requests rely on it.
         """
         credential = Credential(identity, self._refused)
@@ -150,8 +149,7 @@ class Credentials:
 def checked(scheme: object, data: object, *, request_limit: int) -> Identity:
     """Return the credential of `scheme` and `data`.
 
-    One that is too large is refused here: it would break every later connection.
-    Arguments: `request_limit`, the largest request that a server accepts, in bytes.
+    One that is larger than `request_limit`, in bytes, is refused here: it would break every later connection.
     Raises: TypeError, ValueError, without the values in the text: they may have changed places.
     """
     if isinstance(data, bytearray | memoryview):

@@ -81,15 +81,15 @@ class GuaranteedDeletes:
             delete.end_wait()
         elif self._timer is None and delete in self._under_way:
             self._has_progress = False
-            self._timer = self._requests.loop.call_later(_STUCK, self._look_for_progress)
+            self._timer = self._requests.loop.call_later(_STUCK, self._check_progress)
 
-    def _look_for_progress(self) -> None:
+    def _check_progress(self) -> None:
         self._timer = None
         if not self._under_way:
             return
         if self._has_progress:
             self._has_progress = False
-            self._timer = self._requests.loop.call_later(_STUCK, self._look_for_progress)
+            self._timer = self._requests.loop.call_later(_STUCK, self._check_progress)
             return
         self._is_stuck = True
         for delete in self._under_way:
@@ -136,7 +136,7 @@ class GuaranteedDelete:
         self._path = path
         self._newest_zxid = newest_zxid
         self._owner = owner
-        self._synced: asyncio.Future[Any] | None = None  # the answer to the sync ahead of a look
+        self._synced: asyncio.Future[Any] | None = None  # the answer to the sync before an `_ask`
         # Encoded here and not in `start`: a lock makes its delete while it has time, and starts it when another
         # client waits for the node to go.
         self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
@@ -147,7 +147,7 @@ class GuaranteedDelete:
 
         While no server carries deletes out, it is done after one or two seconds, or at once if it was so before: the
         delete goes on without a caller that waits for it.
-        The first request is written before this returns, behind all requests that wait in the queue: another client
+        The first request is written before this returns, after all requests that wait in the queue: another client
         may be waiting for the node to go, and a turn of the event loop is a good part of that wait.
         The future need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
@@ -199,13 +199,13 @@ class GuaranteedDelete:
         if self._newest_zxid is None:
             self._delete()
         else:
-            self._look()
+            self._ask()
 
-    def _look(self) -> None:
+    def _ask(self) -> None:
         """Ask whether the node is still there.
 
         The delete may have been carried out, and another client may have created a node at the same path: a second
-        delete would hit that one.  A server that lags behind must not show the deleted node: sync first.
+        delete would hit that one.  A server that lags must not show the deleted node: sync first.
         """
         try:
             self._synced = ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
@@ -215,7 +215,7 @@ class GuaranteedDelete:
             self._deletes.send(self, Call(ExistsRequest(self._path, False), self))
 
     def _refusal_of_sync(self) -> BaseException | None:
-        """Return why the sync ahead of a look was refused: then what the look has shown may be out of date."""
+        """Return why the sync was refused: then the answer after it may be out of date."""
         return None if self._synced is None else self._synced.exception()
 
     def _delete(self) -> None:

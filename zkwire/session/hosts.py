@@ -64,7 +64,7 @@ def _mistake(servers: str, rest: str) -> str:
     if re.search(r"[^\s,]\s+[^\s,]", servers):
         return "servers are separated by ',', and not by spaces"
     if re.search(r"[,;\s]\s*[^/,;]*:\d+", rest) or rest[:1] in (",", ";"):
-        return "the chroot comes once, behind the last server, and not behind each"
+        return "the chroot comes once, after the last server, and not after each"
     return ""
 
 
@@ -86,7 +86,7 @@ def _address(server: str, whole: str) -> Address:
     if not port and not server.endswith(":"):
         return Address(host, DEFAULT_PORT)
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and 0 < int(port) < 65536):
-        raise ValueError(f"bad connect string {whole!r}: {port!r} is no port")
+        raise ValueError(f"bad connect string {whole!r}: {port!r} is not a port")
     return Address(host, int(port))
 
 
@@ -102,7 +102,7 @@ def parse_config(config: bytes) -> list[Address]:
 def is_listed(config: bytes, port: int, names: Collection[str]) -> bool:
     """Return whether `config`, see `parse_config`, lists a server with one of `names` and, if it says so, that `port`.
 
-    An address that is not listed may be that of a balancer, which leads to several servers.
+    An address that is not listed may be a balancer, which leads to several servers.
     """
     return any(
         host in names if address is None else address.host in names and address.port == port
@@ -141,10 +141,11 @@ def _host_of(member: str) -> str:
 class Hosts:
     """The servers in the order in which this client tries them, and how long it waits between two rounds.
 
-    Arguments: `addresses`, at least one; `timeout`, the session timeout in seconds, which bounds the pauses; `rng`,
-    which shuffles the servers and jitters the pauses.
-
-    `timeout` is set again by the session when a server has granted another one.
+    Args:
+        addresses: At least one.
+        timeout: The session timeout in seconds, which bounds the pauses; the session sets it again when a server has
+            granted another one.
+        rng: Shuffles the servers and jitters the pauses.
     """
 
     def __init__(self, addresses: list[Address], timeout: float, rng: random.Random) -> None:
@@ -192,7 +193,7 @@ class Hosts:
         return [other for other in dict.fromkeys(turned) if other != address]
 
     def failed(self, address: Address, failure: Exception) -> None:
-        """Take note how the last attempt with `address` ended."""
+        """Record how the last attempt with `address` ended."""
         self._failures[address] = failure
 
     def failures(self) -> list[tuple[Address, Exception | None]]:
@@ -219,9 +220,11 @@ class Hosts:
           makes all servers even.
 
         This supposes that the clients were spread evenly before, and that each calls this once.
-        Arguments: `follows`, whether the list comes from the ensemble's configuration and not from the caller.  Then
-        the servers that the caller has given remain the last resort: it may be that this client can reach no other
-        one, because of names that only the servers can resolve.
+
+        Args:
+            follows: Whether the list comes from the ensemble's configuration and not from the caller.  Then the servers
+                that the caller has given remain the last resort: it may be that this client can reach no other one,
+                because of names that only the servers can resolve.
         """
         known = set(self._order)
         old = len(known)
@@ -246,7 +249,7 @@ class Hosts:
         return True
 
     def reached(self) -> None:
-        """Take note that a connection has lasted: the pauses start small again."""
+        """Record that a connection has lasted: the pauses start small again."""
         self._tried = 0
 
     def pause(self) -> float:

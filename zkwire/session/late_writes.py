@@ -1,23 +1,23 @@
 """Whether a write whose answer was lost can still be carried out after the session has moved to another server.
 
-Callers look what became of such a write, and repeat it if it was not carried out.  So no look may come too early.  The
-leader carries out a write only if it comes through the server at which the session was resumed last, its *owner*
+Callers find out what became of such a write, and repeat it if it was not carried out.  So no read may come too early.
+The leader carries out a write only if it comes through the server at which the session was resumed last, its *owner*
 (SessionTrackerImpl.checkSession).  Once another server has answered a handshake, all that the former server has still
 to pass on is refused.
 
 Another handshake with the former server breaks this: it makes that server the owner again (Leader.revalidateSession),
-and writes that came with it, or just ahead of it, are carried out.  So each server is remembered that may have such a
+and writes that came with it, or just before it, are carried out.  So each server is remembered that may have such a
 write, until it is known to have passed everything on.  There are two cases:
 
 - The client gives up a handshake after the loss, and another server resumes the session.  The handshake may come to the
   leader at any time: the server that has it is `doubtful`.  The client tries it once more, and otherwise ends the
   session.  When the former server answers, nothing of it is late any more: its requests and handshakes reach
   the leader in one order, and a server that resumes a session ends its earlier connection.
-- Another server has resumed the session, callers have looked, and now the client turns to the former one.  It must be
-  `flushed` before it gets a handshake: a sync of another session comes to the leader behind all that waited there.
+- Another server has resumed the session, callers have read, and now the client turns to the former one.  It must be
+  `flushed` before it gets a handshake: a sync of another session comes to the leader after all that waited there.
 
-A server is told apart by its IP address and port, since a host's name may have several.  Servers behind a balancer with
-one address cannot be told apart.
+A server is identified by its IP address and port, since a host's name may have several.  Servers behind a balancer with
+one address count as one.
 
 A handshake that comes to the leader late also gives the session the timeout that its server grants, counted from then.
 So the client must count with that timeout before the handshake is sent.  What a server grants shows its first answer to
@@ -59,7 +59,7 @@ class LateWrites:
     """The servers through which a write of the present session may come late.
 
     `doubtful` is one through which a write may come although another server has resumed the session; None: what reads
-    show from now on, they show behind all writes that were lost.
+    show from now on, they show after all writes that were lost.
     """
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class LateWrites:
 
 
 def peer_of(link: Link, address: Address | None) -> Peer:
-    """Return what tells the server of `link` apart; `address` is the one that was connected to."""
+    """Return what identifies the server of `link`; `address` is the one that was connected to."""
     peer = link.peer or address
     assert peer is not None  # a link is used once it is connected
     return peer
@@ -140,7 +140,7 @@ class PreparedServers:
     def opener(self, address: Address, hello: ConnectRequest, late_writes: LateWrites, within: float) -> OpenLink:
         """Return what opens a connection to `address` on which `hello` may be sent at once.
 
-        Arguments: `within`, in seconds, how long a handshake of the other session may take.
+        A handshake of the other session may take `within` seconds.
         """
         if not hello.session_id:
             return self._open_link
@@ -172,7 +172,7 @@ class PreparedServers:
 
         witness = Witness(take_over, address, self._sasl, self._credentials, within)
         try:
-            # With the last zxid of the client, so that a server that is behind refuses it at once.
+            # With the last zxid of the client, so that a server that has seen less refuses it at once.
             answer = await witness.ask(replace(hello, session_id=self._left.id, password=self._left.password))
         except RefusedError:
             return  # the session that was left has expired: the next try makes a new one

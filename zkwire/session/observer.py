@@ -64,11 +64,14 @@ class Observer:
     def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
         """A request has ended.
 
-        Arguments: `operation`, its name in ZooKeeper's own terms, such as "getData"; the client's own "ping" and
-        "setWatches" are among them; `path`, None for a request that does not concern one node; `seconds`, from the
-        write of the request to its answer: from the last write if it was repeated, 0 if it was never written; `error`,
-        None for success, else what the caller gets: a ServerError, ConnectionLostError or SessionError.  A
-        transaction fails with the error of the operation that was refused.
+        Args:
+            operation: Its name in ZooKeeper's own terms, such as "getData"; the client's own "ping" and "setWatches"
+                are among them.
+            path: The node, None for a request that does not concern one node.
+            seconds: From the write of the request to its answer: from the last write if it was repeated, 0 if it was
+                never written.
+            error: None for success, else what the caller gets: a ServerError, ConnectionLostError or SessionError.  A
+                transaction fails with the error of the operation that was refused.
         """
 
     def event_arrived(self, type: WatchEventType, path: str, zxid: int | None) -> None:
@@ -76,10 +79,7 @@ class Observer:
 
 
 class ObserverTap:
-    """Translates what the request queue and the session do into calls of an Observer.
-
-    Arguments: `observer`.
-    """
+    """Translates what the request queue and the session do into calls of an Observer."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -94,7 +94,7 @@ class ObserverTap:
         code = call.code
         if isinstance(call.reply, MultiReply) and call.request.opcode == MultiRequest.opcode:
             # The header of a refused transaction says "no error".  Among its results those of the operations before
-            # the refused one have the code 0; those behind it say that they were not reached.
+            # the refused one have the code 0; those after it say that they were not reached.
             codes = [result.err for result in call.reply.results if isinstance(result, ErrorResult)]
             code = next(filter(None, codes), 0)
         error = None

@@ -88,10 +88,7 @@ def unfit(failure: Exception) -> UnfitError | None:
 
 
 def no_server(failures: Sequence[tuple[object, UnfitError]]) -> UnfitError:
-    """Return the error of a client that no server is fit for; its cause is that of the last failure.
-
-    Arguments: `failures`, of each server, whose "host:port" is the other member of the pair.
-    """
+    """Return the error of a client that no server is fit for, with the failure of each "host:port"."""
     error = UnfitError(f"no session with {'; '.join(f'{address}: {failure}' for address, failure in failures)}")
     error.__cause__ = failures[-1][1].__cause__
     return error
@@ -115,8 +112,8 @@ def _of_tls(failure: ssl.SSLError) -> str | None:
         return f"the server refuses this client's certificate, or the lack of one ({_words(alert)}): {_SHOW}"
     if alert == _ANY_REASON:
         return f"the server refuses the TLS handshake: no cipher in common, or no certificate of this client: {_SHOW}"
-    who = "the server refuses" if alert != reason else "OpenSSL gives up"
-    return f"{who} the TLS handshake: {_words(alert)}"
+    subject = "the server refuses" if alert != reason else "OpenSSL gives up"
+    return f"{subject} the TLS handshake: {_words(alert)}"
 
 
 def _words(reason: str) -> str:
@@ -128,13 +125,16 @@ class Opener:
 
         link = await opener(make, host, port)
 
-    A name is resolved anew at each attempt, since a server may move to another address.  A resolver that fails, or is
+    A name is resolved again at each attempt, since a server may move to another address.  A resolver that fails, or is
     slow, does not keep the client from the addresses that it knew before.  A name may have several addresses, and
     some may not answer: each attempt begins with another one, and goes on to the next after a moment.
 
-    Arguments: `context`, for TLS; the server's certificate is checked against the host name in the connect string, if
-    the context says so.
-    Raises: ValueError for a context that is made for servers.
+    Args:
+        context: For TLS; the server's certificate is checked against the host name in the connect string, if the
+            context says so.
+
+    Raises:
+        ValueError: If the context is made for servers.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
@@ -332,7 +332,7 @@ async def _linked(make: Callable[[], Link], sock: socket.socket, **tls: Any) -> 
     finally:
         # A connection that ends while it is being opened: uvloop closes the descriptor, and says so neither to the
         # link, for which others wait, nor to this object, which would close the same number once more when it is
-        # collected.  By then it may be that of another socket.
+        # collected.  By then another socket may have it.
         if transport is None or transport.is_closing():
             sock.detach()
         if transport is None and made is not None:

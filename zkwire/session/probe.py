@@ -1,4 +1,4 @@
-"""Ask servers by four-letter words: which of them can write, and which one is no leader."""
+"""Ask servers by four-letter words: which of them can write, and which one is not the leader."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ async def find_writable(
 ) -> bool:
     """Ask the servers other than `here` until one can write, and prefer it; return False when `lost` is done first.
 
-    Arguments: `open_link`, which opens connections; `hosts`, the servers; `timeout`, the session timeout in seconds;
-    `lost`, a future that is done when the session's link to `here` is lost.
+    `lost` is done when the session's link to `here` is lost; `timeout` is the session timeout, in seconds.
     Cancellation: leaves no socket.
     """
     rounds = 0

@@ -57,11 +57,7 @@ R = TypeVar("R", bound=Record)
 
 
 class RequestTooLargeError(ValueError):
-    """A request is larger than a server accepts; it was not sent.
-
-    Arguments: `request`; its `size` and the `limit`, in bytes.
-    `path` is the node that the message names, None for none; the client replaces it by the caller's path.
-    """
+    """A request is larger than a server accepts; it was not sent.  Sizes are in bytes."""
 
     def __init__(self, request: Request[Any], size: int, limit: int) -> None:
         super().__init__(size, limit)
@@ -79,13 +75,16 @@ class RequestTooLargeError(ValueError):
 class RequestQueue:
     """The calls of a session, waiting and in flight, and its watches.
 
-    Arguments: `max_in_flight`, how many requests may be unanswered at a time (and the large ones among them, of more
-    than 4 KiB, have no more than 4 MiB together, unless it is a single one); `request_limit`, the largest request that
-    a server accepts, in bytes; `tap`, called with each answer, failure and event, None if there is no observer.
+    Args:
+        max_in_flight: How many requests may be unanswered at a time.  The large ones among them, of more than 4 KiB,
+            have no more than 4 MiB together, unless it is a single one.
+        request_limit: The largest request that a server accepts, in bytes.
+        tap: Called with each answer, failure and event, None if there is no observer.
 
-    `watches` is the table of watches, `cleanup` removes the nodes that cancelled creates leave.  `session_id` is the
-    session in which requests are sent, 0 while there is none; `last_zxid` is the newest zxid that answers have shown;
-    `server` is the "host:port" that errors name.  The session sets these three.  `loop` is the session's event loop.
+    Attributes, of which the session sets the first three:
+        session_id: The session in which requests are sent, 0 while there is none.
+        last_zxid: The newest zxid that answers have shown.
+        server: The "host:port" that errors name.
     """
 
     def __init__(self, max_in_flight: int, request_limit: int, tap: ObserverTap | None = None) -> None:
@@ -111,11 +110,10 @@ class RequestQueue:
     def submit(
         self, request: Request[R], watcher: Watcher | None = None, kind: WatchKind = WatchKind.DATA
     ) -> asyncio.Future[R]:
-        """Put `request` into the queue and return the future of its reply.
+        """Put `request` into the queue and return the future of its reply; `watcher` gets events of the watch it sets.
 
-        Arguments: `watcher`, called when the watch fires that the request sets, and the `kind` of that watch.
-        Raises: ValueError when the request is too large for a server; SessionError when the session is over;
-        RuntimeError in another event loop than the session's.
+        Raises: ValueError if the request is too large for a server; SessionError if the session is over; RuntimeError
+        in another event loop than the session's.
         Cancellation: of the future: a request that was not yet written is not sent; see `abandon`.
         Order: as submitted; requests that are submitted in one turn of the event loop leave in one write.
         """
@@ -204,13 +202,10 @@ class RequestQueue:
     def attach(self, link: Link, session_id: int, credentials: Iterable[Call]) -> None:
         """Begin to use `link`, after its handshake; the calls that wait follow with the next `flush`.
 
-        Arguments: `session_id`, the session that the server has accepted; `credentials`, the calls that show each of
-        the session's credentials, sent ahead of all else.
-
         A server forgets watches with the connection, so all are set again here.  The order matters:
 
-        - Credentials first: everything behind them may need the identities, which the server forgot as well.
-        - Then SetWatches, ahead of the calls that wait: no answer may show a change whose event is still to come.
+        - Credentials first: everything after them may need the identities, which the server forgot as well.
+        - Then SetWatches, before the calls that wait: no answer may show a change whose event is still to come.
         - One-shot watchers are notified before SetWatches is sent, since its events may come before its answer.
           Lasting ones are notified with the answer (see `answered`), because only then does the server watch again.
         """
@@ -224,7 +219,7 @@ class RequestQueue:
         for watcher in self.watches.one_shot():
             watcher.rearmed()
         # `last_zxid` comes from answers and never from events.  One transaction can fire several watches: if the
-        # connection broke behind the first event and we named its zxid here, the server would not fire the others.
+        # connection broke after the first event and we named its zxid here, the server would not fire the others.
         for request in self.watches.rearm(self.last_zxid):
             link.connection.send(Call(request), now)
 
@@ -270,7 +265,7 @@ class RequestQueue:
 
         No call in flight is known to have been carried out or not.  Of each:
         - The client's own pings and SetWatches are dropped; the next connection begins with its own.
-        - A read or another repeatable request is sent again on the next connection, ahead of the calls that wait.
+        - A read or another repeatable request is sent again on the next connection, before the calls that wait.
           After two unreadable answers it fails instead: a third would break the third connection, and so on forever.
         - A write fails with ConnectionLostError, and is never sent again.
         - The node of a create is searched for if the caller is cancelled or the create is to be recovered, see Cleanup.
@@ -409,7 +404,7 @@ class RequestQueue:
             watcher.fail(error)
 
     def forget_session(self) -> None:
-        """Take note that the session has expired, and that the next link will bring a new one."""
+        """Record that the session has expired, and that the next link will bring a new one."""
         self.session_id = 0
         # A new session is made by a transaction, so that its server has seen all that the old session has seen.
         self.last_zxid = 0
@@ -455,8 +450,7 @@ class RequestQueue:
     def _settle_watch(self, call: Call, code: int) -> None:
         """Register the watch that an answer has set, in the step in which the answer is decoded.
 
-        A moment later would be too late: the next frame may be the event.
-        Arguments: `code`, of the answer, or _NO_ANSWER.
+        A moment later would be too late: the next frame may be the event.  `code` is the answer's, or _NO_ANSWER.
         """
         if call.watcher is None:
             return

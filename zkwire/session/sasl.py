@@ -1,4 +1,4 @@
-"""SASL, which authenticates a connection ahead of all requests: the interface for mechanisms, and DIGEST-MD5.
+"""SASL, which authenticates a connection before all requests: the interface for mechanisms, and DIGEST-MD5.
 
 Pure: tokens in, tokens out.  See attempt.py for how they travel.
 """
@@ -44,9 +44,15 @@ class SaslMechanism(Protocol):
 class DigestMD5:
     """The mechanism DIGEST-MD5 (RFC 2831, qop=auth): a user and a password, which is not sent over the network.
 
-    Arguments: `user` and `password`, as the server's JAAS configuration has them; `rng`, the source of the client's
-    nonces, None to use that of `connect`.
     The server proves that it knows the password, too.
+
+    Args:
+        user: As the server's JAAS configuration has it.
+        password: The same.
+        rng: The source of the client's nonces, None to use the one of ``connect``.
+
+    Raises:
+        TypeError, ValueError: If the user or the password cannot be one.
     """
 
     @scrub_traceback
@@ -69,8 +75,9 @@ class DigestMD5:
     def step(self, token: bytes) -> bytes | None:
         """Answer the challenge; when called again, check the server's own proof.
 
-        Raises: AuthFailedError when the token cannot be understood, or the proof is wrong; RuntimeError when there is
-        no source of randomness.
+        Raises:
+            AuthFailedError: If the token cannot be understood, or the proof is wrong.
+            RuntimeError: If there is no source of randomness.
         """
         if not token:
             raise AuthFailedError("the server has no DIGEST-MD5 set up: it sends no challenge")

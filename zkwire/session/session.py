@@ -51,12 +51,15 @@ REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fit
 class Session(LinkOwner):
     """One client's session, and the next one when that expires; the owner of its links, see LinkOwner.
 
-    Arguments: `addresses`, the servers; `timeout`, the wished session timeout in seconds; `open_link`, which opens
-    connections; `accepts_read_only`, whether to use a server that has lost its quorum until another one can write; the
-    others as those of zkwire.connect.
+    Args, beside those of zkwire.connect:
+        timeout: The wished session timeout, in seconds.
+        accepts_read_only: Whether to use a server that has lost its quorum until another one can write.
 
-    `requests` sends requests, `proving` keeps the session certain until `certainty`, `on_closed` calls back at the end;
-    `key` and `timeout` (in seconds) are the present session's, `server` the "host:port" used last, `states` its state.
+    Attributes:
+        requests: Sends requests.
+        lifetime: Says until when the session is certain to live; `keepalive` keeps it so.
+        key, timeout: Those of the present session, the timeout in seconds.
+        server: The "host:port" used last.
     """
 
     def __init__(
@@ -92,7 +95,7 @@ class Session(LinkOwner):
         self.server = ""
         self._xids = xids(1 + rng.getrandbits(30) if session_id else 1)  # the former client's are not known
         self._log = SessionLog(session_id)
-        self._is_one_look = False
+        self._is_one_round = False
         self._renew = renew
         self._reply_limit, self._rng = reply_limit, rng
         self._open_link = open_link
@@ -123,12 +126,12 @@ class Session(LinkOwner):
     async def wait_started(self, within: float | None = None) -> None:
         """Return once a server has accepted the session and the credentials given at the start.
 
-        Arguments: `within`, in seconds; None: for ever; 0: one look, at which every server is tried once.
-        Raises: TimeoutError, with the last failure of each server; SessionExpiredError when the session to resume is
-        gone; AuthFailedError; ConnectionError when no server can be connected to in this way.
+        With `within` (seconds) of 0, every server is tried once.
+        Raises: TimeoutError, with the last failure of each server; SessionExpiredError if the session to resume is
+        gone; AuthFailedError; ConnectionError if no server can be connected to in this way.
         """
         given = [credential.accepted for credential in self._credentials]
-        self._is_one_look = within == 0
+        self._is_one_round = within == 0
         # One round ends in `_failed`.  It needs a limit anyway, for a server that ignores a credential.
         if not await are_done([self._started, *given], 2 * self.timeout if within == 0 else within):
             assert within is not None
@@ -143,7 +146,7 @@ class Session(LinkOwner):
     def set_hosts(self, addresses: list[Address], *, follows: bool = False) -> None:
         """Use another list of servers, and move to another server if that balances load; see Hosts.replace."""
         if self._hosts.replace(addresses, self._address if self._is_ready else None, follows=follows):
-            self._leave("the list of servers has changed")
+            self._move_on("the list of servers has changed")
 
     def run_in_background(self, body: Coroutine[Any, Any, None]) -> None:
         """Run `body` in a task until it returns or the session is closed."""
@@ -152,14 +155,7 @@ class Session(LinkOwner):
         task.add_done_callback(self._background.discard)  # not kept: so asyncio reports one that has failed
 
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
-        """End the session, so that its ephemeral nodes go at once; requests submitted before are answered first.
-
-        Ends within one session timeout, whatever the servers do, and when no server was heard for two seconds.  Without
-        a connection it waits for the next one, on which the session can be ended.
-        Arguments: `keep_session`, whether to leave the session alive on the server, to be resumed by its id and
-        password; without a connection this ends at once; `within`, in seconds, a shorter time than a session timeout.
-        Cancellation: closes the connection all the same; the session may then live on until it expires.
-        """
+        """End the session, unless it is kept, once the requests submitted before are answered; see Client.close."""
         if self._closing is not None:
             await asyncio.shield(self._closing)
             return
@@ -303,7 +299,7 @@ class Session(LinkOwner):
             self._late_writes.given_up(peer_of(link, self._address), address)
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
-        cause = given_up(self._hosts.failures(), is_one_look=self._is_one_look)
+        cause = given_up(self._hosts.failures(), is_one_round=self._is_one_round)
         if cause is not None and not self._started.done():
             self._fail_start(cause)
             self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
@@ -322,11 +318,11 @@ class Session(LinkOwner):
         since = self._loop.time()
         try:
             if address not in self._hosts:  # the list was changed while we connected
-                self._leave(f"{address} is no longer among the servers")
+                self._move_on(f"{address} is no longer among the servers")
             if link.connection.is_read_only and await probe.find_writable(
                 self._open_link, self._hosts, address, self.timeout, link.closed
             ):
-                self._leave(f"there is a server that can write: {self._hosts.peek()}")
+                self._move_on(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
         except asyncio.CancelledError:
             if self._link is link:  # not by `close`, but from outside: `asyncio.run` cancels all tasks at its end
@@ -415,7 +411,7 @@ class Session(LinkOwner):
         self.states.enter(SessionState.READ_ONLY if link.connection.is_read_only else SessionState.CONNECTED)
         self.requests.flush()
 
-    def _leave(self, why: str) -> None:
+    def _move_on(self, why: str) -> None:
         """Drop the link once all that is in flight on it is answered; the calls that wait go to the next server.
 
         Does nothing if the session is leaving already, or closing: `close` needs the link.
@@ -428,7 +424,7 @@ class Session(LinkOwner):
     # -- ends -------------------------------------------------------------------------------------------------------
 
     def _expire(self, why: str) -> None:
-        """Take note that the session is gone: fail calls and watches, and begin a new session if that is wanted."""
+        """Record that the session is gone: fail calls and watches, and begin a new session if that is wanted."""
         if self._closing is not None:  # perhaps by our own request, whose answer was lost
             self._end_as_closed()
             return

@@ -46,7 +46,7 @@ class Repetitions:
         self._kinds: dict[object, _Kind] = {}
 
     def note(self, kind: object, now: float) -> str | None:
-        """Take note of a message at the time `now`; return what to add to it, None if it is to be left out."""
+        """Record a message at the time `now`; return what to add to it, None if it is to be left out."""
         known = self._kinds.get(kind)
         if known is None:
             self._kinds[kind] = _Kind(now)
@@ -146,23 +146,20 @@ async def are_done(awaited: Sequence[asyncio.Future[None]], within: float | None
     return True
 
 
-def given_up(failures: Failures, *, is_one_look: bool) -> OSError | None:
+def given_up(failures: Failures, *, is_one_round: bool) -> OSError | None:
     """Return the error of a client that gives up, None if it goes on.
 
-    It gives up when it can use none of the servers, however often it tries, and at one look after one round.
+    It gives up when it can use none of the servers, however often it tries, or after one round if that is wanted.
     """
     final = [(address, failure) for address, failure in failures if isinstance(failure, UnfitError)]
     if len(final) == len(failures):
         return no_server(final)
-    return not_in_time(failures, 0, None) if is_one_look and all(failure for _, failure in failures) else None
+    return not_in_time(failures, 0, None) if is_one_round and all(failure for _, failure in failures) else None
 
 
 def not_in_time(failures: Failures, within: float, present: Address | None) -> TimeoutError:
-    """Return the error of a client that got no session in time.
-
-    Arguments: `within`, in seconds, 0 for one look; `present`, the server that is being tried.
-    """
-    limit = f"within {within:g} s" if within else "at one look"
+    """Return the error of a client that got no session in time, or (0) in one round; `present` is being tried."""
+    limit = f"within {within:g} s" if within else "in one round"
     causes = "; ".join(f"{address}: {_cause(address, failure, present)}" for address, failure in failures)
     return TimeoutError(f"no session {limit}: {causes}; {_ADVICE}")
 

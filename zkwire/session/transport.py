@@ -53,13 +53,12 @@ class Link(asyncio.BufferedProtocol):
     A buffered protocol, because asyncio allocates a quarter of a megabyte for each read of a plain protocol, which
     costs more than decoding what arrives.
 
-    Arguments: `connection`; `owner`, called when something arrives, when the socket can take bytes again, and when the
-    link is lost.
-
-    `closed` is done once the socket is closed; its result is the reason.  While `is_blocked` is True, nothing more
-    should be given to the connection: the socket's buffer is full, or the session is leaving this server.  The same
-    goes for the time after `overdue_at`, on the event loop's clock: the event loop was blocked, and the link may turn
-    out to be dead.  `link_writable` is called once it has not.
+    Attributes:
+        closed: Done once the socket is closed; its result is the reason.
+        is_blocked: Whether nothing more should be given to the connection: the socket's buffer is full, or the session
+            is leaving this server.
+        overdue_at: When the same begins, on the event loop's clock: the event loop was blocked, and the link may turn
+            out to be dead.  `link_writable` is called once it has not.
     """
 
     def __init__(self, connection: Connection, owner: LinkOwner) -> None:

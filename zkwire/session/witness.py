@@ -46,10 +46,15 @@ class Answer(NamedTuple):
 class Witness(LinkOwner):
     """One session that is made to be ended by the leader; the owner of its links, see LinkOwner.
 
-    Arguments: `open_link`, which opens connections; `address`, of the server to make it at; `sasl` and
-    `credentials`, the client's; `within`, how long one attempt to connect may take, in seconds.
+    Args:
+        open_link: Opens connections.
+        address: The server to make it at.
+        sasl: The client's mechanism, None for none.
+        credentials: The client's credentials.
+        within: How long one attempt to connect may take, in seconds.
 
-    `left` is the key of a session which `ask` could not end; that of a new session if there is none.
+    Attributes:
+        left: The key of a session which `ask` could not end; the key of a new session if there is none.
     """
 
     def __init__(
@@ -91,8 +96,8 @@ class Witness(LinkOwner):
     async def ask(self, hello: ConnectRequest) -> Answer:
         """Return what the server answers; end the session.
 
-        A sync goes through the leader, behind everything that came to the same server before.
-        Arguments: `hello`, a handshake request for a new session, or for one that another call has left.
+        A sync goes through the leader, after everything that came to the same server before.  `hello` asks for a new
+        session, or for one that another call has left.
         Raises: RefusedError if that one has expired; otherwise as `run`.
         Cancellation: leaves no socket; the session is left.
         """

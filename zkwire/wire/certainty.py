@@ -30,7 +30,7 @@ _NEVER: Final = float("-inf")
 _FOREVER: Final = float("inf")
 # Fractions of the least timeout.
 _GAP: Final = 0.3  # half a tick, which is 1/4 at most, and what the leader's loop takes
-_RESOLUTION: Final = 1 / 64  # touches closer together than this are not told apart, so that there are few of them
+_RESOLUTION: Final = 1 / 64  # touches closer together than this are taken for one, so that there are few of them
 _EARLY: Final = 0.2  # y may be sent so much earlier than it must be
 _STALE: Final = 0.6  # a write that certifies less than this is repeated with the next proof
 _LATE: Final = 0.35  # and at once when it certifies less than this
@@ -69,12 +69,17 @@ class _Touch(NamedTuple):
 class Certainty:
     """What the answers to one session's requests prove, on all of its connections.
 
-    Arguments: `least`, the least timeout that the session was granted before, in seconds; infinite for a session that
-    is yet to be made.  All moments are in seconds on one monotonic clock.
+    All moments are in seconds on one monotonic clock.
 
-    `until` is the moment before which the ensemble cannot have ended the session, -inf while nothing is proven.
-    `is_linked` says whether the chain of touches is unbroken.  `is_broken` says that only a witness can mend it, which
-    must be begun after `based`.  `resolution` is how many seconds apart touches must be sent to be told apart.
+    Args:
+        least: The least timeout that the session was granted before, in seconds; infinite for a session that is yet to
+            be made.
+
+    Attributes:
+        until: The moment before which the ensemble cannot have ended the session, -inf while nothing is proven.
+        is_linked: Whether the chain of touches is unbroken.
+        based: A witness that mends a broken chain must be begun after this.
+        resolution: How many seconds apart touches must be sent to be distinguished.
     """
 
     __slots__ = (
@@ -144,7 +149,7 @@ class Certainty:
     def begun(self, sent: float, now: float, timeout: float, phase: float = 0.0) -> None:
         """Record the handshake that has made the session: sent at `sent`, answered at `now`, granted `timeout` seconds.
 
-        Arguments: `phase`, between 0 and 1, at random: clients that begin together spread their requests by it.
+        Clients that begin together spread their requests by `phase`, between 0 and 1, at random.
         """
         self._start(sent, phase)
         self.granted(sent, timeout)
@@ -204,7 +209,7 @@ class Certainty:
     def answered(self, sent: float, now: float, ack_level: AckLevel, zxid: int = 0) -> None:
         """Record that a request sent at `sent` was answered without an error at `now`.
 
-        Arguments: `zxid`, that of the answer's header; only that of an answer through the leader is of use.
+        `zxid` is in the answer's header; only the one of an answer through the leader is of use.
         Order: to be called in the order of the answers; of several answers by the server alone that came together it is
         enough to record the one that was sent last.
         """
@@ -305,8 +310,8 @@ class Certainty:
     def missed(self, seconds: float, now: float, seen: tuple[float, float]) -> None:
         """Record that the clock has left out `seconds` before `now`, while the machine was suspended.
 
-        Arguments: `seen`, what `proven` was when the clock was last known to be right: if something was proven since,
-        the chain may have run out unnoticed.
+        `seen` is what `proven` was when the clock was last known to be right: if something was proven since, the chain
+        may have run out unnoticed.
         """
         if self.proven != seen:
             self.is_linked = False

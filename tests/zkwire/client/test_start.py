@@ -158,7 +158,7 @@ async def test_a_server_that_is_stopped_makes_connect_end(zookeeper_own: RealSer
 async def test_one_look_tries_every_server_once(caplog: pytest.LogCaptureFixture) -> None:
     async with no_task_stays(), Server() as server:
         with server.refuse_connections():
-            with pytest.raises(TimeoutError, match=f"no session at one look: {REFUSED}: .*{server.hosts}: "):
+            with pytest.raises(TimeoutError, match=f"no session in one round: {REFUSED}: .*{server.hosts}: "):
                 await zkwire.connect(f"{REFUSED},{server.hosts}", within=0, rng=InOrder())
             tried = [record.getMessage().partition(": ")[0] for record in caplog.records]
             assert tried == [f"no session with {REFUSED}", f"no session with {server.hosts}"]

@@ -98,7 +98,7 @@ def test_a_bad_connect_string_is_refused_and_shown(text: str) -> None:
 
 ADVICE = "; write host:port,host:port/chroot"
 SPACES = f"servers are separated by ',', and not by spaces{ADVICE}"
-CHROOTS = f"the chroot comes once, behind the last server, and not behind each{ADVICE}"
+CHROOTS = f"the chroot comes once, after the last server, and not after each{ADVICE}"
 SEMICOLON = f"servers are separated by ',', and a port follows ':'{ADVICE}"
 
 
@@ -106,9 +106,9 @@ SEMICOLON = f"servers are separated by ',', and a port follows ':'{ADVICE}"
     ("text", "reason"),
     [
         ("zk://zk1:2181/app", f"a ZooKeeper server has no scheme, so leave out 'zk://'{ADVICE}"),
-        ("zk:/app", "'' is no port"),
+        ("zk:/app", "'' is not a port"),
         ("", f"'' is not a server{ADVICE}"),
-        ("zk1:002181", "'002181' is no port"),
+        ("zk1:002181", "'002181' is not a port"),
         ("zk1;zk2", SEMICOLON),
         ("zk1:2181;zk2:2181/app", SEMICOLON),
         ("zk1 zk2", SPACES),
@@ -121,11 +121,11 @@ SEMICOLON = f"servers are separated by ',', and a port follows ':'{ADVICE}"
         ("/app", "no server before the chroot"),
         ("zk1,,zk2", f"'' is not a server{ADVICE}"),
         ("zk1\0", f"'zk1\\x00' is not a server{ADVICE}"),
-        ("zk1:", "'' is no port"),
-        ("zk1:65536", "'65536' is no port"),
+        ("zk1:", "'' is not a port"),
+        ("zk1:65536", "'65536' is not a port"),
         ("[::1", "'[::1' is not [address]:port"),
         ("[::1]2181", "'[::1]2181' is not [address]:port"),
-        ("[::1]:", "'' is no port"),
+        ("[::1]:", "'' is not a port"),
         ("[]", f"'[]' is not a server{ADVICE}"),
     ],
 )
@@ -360,22 +360,22 @@ def test_servers_have_failed_for_good_only_if_the_last_attempt_with_each_has() -
     hosts = Hosts([first, second], 10.0, random.Random(1))
     bad = UnfitError("no such certificate")
     hosts.failed(first, bad)
-    assert given_up(hosts.failures(), is_one_look=False) is None
+    assert given_up(hosts.failures(), is_one_round=False) is None
     hosts.failed(first, TimeoutError("no answer"))
     hosts.failed(second, bad)
-    assert given_up(hosts.failures(), is_one_look=False) is None
+    assert given_up(hosts.failures(), is_one_round=False) is None
     hosts.failed(first, bad)
-    assert isinstance(given_up(hosts.failures(), is_one_look=False), UnfitError)
+    assert isinstance(given_up(hosts.failures(), is_one_round=False), UnfitError)
 
 
 def test_one_look_ends_when_every_server_was_tried() -> None:
     first, second = _servers(1, 2)
     hosts = Hosts([first, second], 10.0, random.Random(1))
-    assert given_up(hosts.failures(), is_one_look=True) is None
+    assert given_up(hosts.failures(), is_one_round=True) is None
     hosts.failed(first, TimeoutError("no answer"))
-    assert given_up(hosts.failures(), is_one_look=True) is None
+    assert given_up(hosts.failures(), is_one_round=True) is None
     hosts.failed(second, ConnectionRefusedError())
-    error = given_up(hosts.failures(), is_one_look=True)
+    error = given_up(hosts.failures(), is_one_round=True)
     assert isinstance(error, TimeoutError)
     assert f"{first}: no answer" in str(error)
     assert f"{second}: the connection was refused" in str(error)
