@@ -241,9 +241,12 @@ async def test_a_search_believes_no_answer_behind_a_refused_sync_pitfall_10(
     """The refusal itself is out of date, too: its zxid is older than the lost create."""
     async with a_client() as (server, zk):
         await zk.create("/p")
-        monkeypatch.setattr(
-            server.machine, "refuse", lambda connection, xid, code: server.machine.reply(connection, xid, 1, code)
-        )
+        reply = server.machine.reply
+
+        def stale(connection: Any, xid: int, zxid: int, code: int = 0, *body: Any) -> None:
+            reply(connection, xid, 1 if code else zxid, code, *body)
+
+        monkeypatch.setattr(server.machine, "reply", stale)
         await lose_a_create(server, zk, "/p/n-", sequential=sequential)
         server.names()
         server.strike = behind_and_overloaded
