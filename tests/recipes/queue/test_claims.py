@@ -19,14 +19,12 @@ from tests.support.queues import (
     PATH,
     clients,
     contents,
-    drain,
     numbers,
     settled,
     three_are_there,
 )
 from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
 from tests.support.virtual_time import a_client, in_virtual_time
-from zkwire import SessionState
 
 # -- nodes that another client deletes by hand ------------------------------------------------------------------------
 
@@ -83,17 +81,6 @@ async def test_a_claimed_item_is_hidden_and_deleted_at_the_end(each_server: AnyS
         assert (await zk.get(f"{path}-result")).data == b"done"
         await settled(zk, path)
         await until_watches(each_server, 0)
-
-
-async def test_the_item_of_a_failed_body_goes_back_to_its_place(each_server: AnyServer, path: str) -> None:
-    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
-        queue = Queue(zk, path)
-        await queue.put_many([b"a", b"b", b"c"])
-        with body_raises(KeyError):
-            async with queue.claim() as item:
-                raise KeyError(item.data)
-        assert await drain(Queue(other, path)) == [b"a", b"b", b"c"]
-        await settled(zk, path)
 
 
 async def test_an_item_whose_handing_back_got_no_answer_is_left_to_its_next_claim() -> None:
@@ -214,24 +201,6 @@ async def test_a_lost_claim_interrupts_its_body_and_leaves_the_next_claim_alone(
         await settled(zk, PATH)
 
 
-async def test_a_body_that_ignores_the_loss_ends_with_the_error() -> None:
-    async with clients() as (server, (zk, other)):
-        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
-        await queue.put(b"a")
-        with body_raises(LockLostError):
-            async with queue.claim():
-                server.expire(zk.session_id)
-                taking = asyncio.ensure_future(theirs.get())
-                while not taking.done():
-                    try:
-                        await asyncio.shield(taking)
-                    except asyncio.CancelledError:
-                        continue
-        assert taking.result() == b"a"
-        await until(lambda: zk.state is SessionState.CONNECTED)
-        assert await other.get_children(f"{PATH}/entries") == []
-
-
 @pytest.mark.parametrize("deleted", ["item", "own node"])
 async def test_a_claim_of_which_a_node_was_deleted_while_its_answer_was_lost_leaves_no_node(deleted: str) -> None:
     """The node in `taken` that hides the item would stay as long as the session, and the item with it."""
@@ -247,133 +216,6 @@ async def test_a_claim_of_which_a_node_was_deleted_while_its_answer_was_lost_lea
         await claim.__aexit__(None, None, None)
         await settled(stage.other, stage.path)
         assert sorted([claimed, *await contents(stage)]) == numbers(deleted == "item", 3)
-
-
-async def test_a_claim_whose_own_node_is_deleted_before_it_is_read_is_made_again() -> None:
-    async with clients() as (server, (zk, other)):
-        await Queue(zk, PATH).put(b"x")
-        own = re.compile(f"{PATH}/taken/_c_.*")
-        with server.answering("getData", zkwire.ThrottledError, path=own, times=2) as refused:
-            claiming = asyncio.create_task(Queue(zk, PATH).claim(within=20.0).__aenter__())
-            await refused.until_hit(2)
-            (name,) = (name for name in await other.get_children(f"{PATH}/taken") if name.startswith("_c_"))
-            await other.delete(f"{PATH}/taken/{name}")
-        item = await claiming
-        item.check()
-        assert not item.path.endswith(name)
-
-
-@pytest.mark.parametrize("read", [f"{PATH}/taken/_c_.*", f"{PATH}/entries/.*"])
-async def test_a_claim_whose_reads_are_refused_for_the_moment_is_made_all_the_same(read: str) -> None:
-    async with clients() as (server, (zk, other)):
-        await Queue(zk, PATH).put(b"x")
-        with server.answering(
-            "getData", zkwire.ThrottledError, path=re.compile(read), session=zk.session_id, times=3
-        ) as refused:
-            async with Queue(zk, PATH).claim(within=20.0) as item:
-                assert refused.hits == 3
-                item.check()
-                assert item == b"x"
-        await settled(other, PATH)
-
-
-@pytest.mark.parametrize("carried_out", [False, True])
-async def test_a_claim_whose_session_ends_with_its_last_answer_is_lost(carried_out: bool) -> None:
-    async with scene() as stage:
-        await three_are_there(stage)
-        inside, leaving = asyncio.Event(), asyncio.Event()
-
-        async def handle() -> None:
-            async with Queue(stage.zk, stage.path).claim():
-                inside.set()
-                await leaving.wait()
-
-        handling = asyncio.create_task(handle())
-        await inside.wait()
-
-        async def leave() -> None:
-            leaving.set()
-            await handling
-
-        async with answer_lost(stage, leave(), carried_out=carried_out) as ending:
-            stage.server.expire(stage.zk.session_id)
-        with pytest.raises(LockLostError, match="handled again"):
-            await ending
-        assert await contents(stage) == ([b"1", b"2"] if carried_out else numbers(3))
-
-
-async def test_a_refused_claim_raises_and_leaves_nothing() -> None:
-    async with scene() as stage:
-        await three_are_there(stage)
-        queue = Queue(stage.zk, stage.path)
-        refusing = stage.server.answering("multi", zkwire.NoAuthError, session=stage.zk.session_id, times=1)
-        with refusing, pytest.raises(zkwire.NoAuthError):
-            await queue.claim().__aenter__()
-        assert await queue.size() == 3
-        assert await contents(stage) == numbers(3)
-
-
-async def test_a_claim_whose_session_ends_between_its_answers_is_made_again() -> None:
-    """The transaction is answered, the reads behind it are not."""
-    async with scene() as stage:
-        await three_are_there(stage)
-        session_id = stage.zk.session_id
-        own = re.compile(f"{stage.path}/taken/_c_.*")
-        with stage.server.drop_before("getData", path=own, session=session_id) as lost:
-            claim = Queue(stage.zk, stage.path).claim()
-            claiming = asyncio.create_task(claim.__aenter__())
-            await lost.until_hit()
-            stage.server.expire(session_id)
-        assert await claiming == b"0"
-        await claim.__aexit__(None, None, None)
-        assert await contents(stage) == numbers(1, 3)
-
-
-@pytest.mark.parametrize("second", ["carried out", "lost", "refused"])
-async def test_the_end_of_a_claim_whose_answer_was_lost_is_tried_again(second: str) -> None:
-    """The claim's own node may be gone by then."""
-    async with scene() as stage:
-        queue = Queue(stage.zk, stage.path, acl=zkwire.OPEN_ACL)
-        await queue.put_many(numbers(3))
-        claim = queue.claim()
-        item = await claim.__aenter__()
-        with (
-            stage.server.drop_before("multi", path=item.entry, session=stage.zk.session_id) as first,
-            stage.server.refuse_connections() as refusing,
-        ):
-            ending = asyncio.create_task(claim.__aexit__(None, None, None))
-            await first.until_hit()
-            if second == "lost":
-                drop = stage.server.drop_after("multi", path=item.entry, session=stage.zk.session_id)
-            elif second == "refused":
-                await stage.other.create(f"{item.entry}/child")
-            refusing.end()
-            if second == "refused":
-                with pytest.raises(zkwire.NotEmptyError, match="the item was handled, but cannot be deleted"):
-                    await ending
-                await stage.other.delete(f"{item.entry}/child")
-            else:
-                await ending
-            if second == "lost":
-                assert drop.hits == 1
-        assert await contents(stage) == (numbers(3) if second == "refused" else numbers(1, 3))
-
-
-async def test_an_item_whose_taken_node_was_deleted_by_hand_is_the_next_one_of_a_long_queue() -> None:
-    """The list that this consumer would confirm leaves it out."""
-    async with clients() as (_, (zk, other)):
-        queue = Queue(zk, PATH)
-        await Queue(other, PATH).put_many(numbers(250))
-        assert [await queue.get() for _ in range(5)] == numbers(5)
-        claimed = [await queue.claim().__aenter__() for _ in range(3)]
-        assert claimed == numbers(5, 8)
-        for item in claimed:
-            await other.delete(item.entry.replace("/entries/", "/taken/"))
-        found = [await queue.get() for _ in range(5)]  # the first of them from the list that is there
-        assert sorted(found) == numbers(5, 10)
-        for item in claimed:
-            await item.release()
-        await settled(other, PATH)
 
 
 async def test_the_claims_of_a_queue_are_those_of_consumers_in_the_order_of_the_items() -> None:
@@ -441,23 +283,6 @@ async def test_a_claim_after_an_idle_time_is_certain(monkeypatch: pytest.MonkeyP
             await stage.passes(1.25 * TIMEOUT)
             item.check()
         assert await contents(stage) == [b"1", b"2"]
-        await settled(stage.zk, PATH)
-
-
-async def test_a_claim_by_a_consumer_that_has_waited_long_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with idle_scene(monkeypatch) as stage:
-        queue, theirs = Queue(stage.zk, PATH), Queue(stage.other, PATH)
-        await drain(theirs)
-        claim = queue.claim()
-        entering = asyncio.create_task(claim.__aenter__())
-        await until_line(stage.other, f"{PATH}/consumers", 1)
-        await stage.passes(TIMEOUT)
-        await theirs.put(b"late")
-        item = await entering
-        assert item.is_certain()
-        await stage.passes(TIMEOUT / 10)
-        item.check()
-        await claim.__aexit__(None, None, None)
         await settled(stage.zk, PATH)
 
 

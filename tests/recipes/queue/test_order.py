@@ -15,15 +15,6 @@ def name(priority: int, number: int) -> str:
     return f"{prefix(priority)}{number:010d}"
 
 
-def test_items_are_ordered_by_priority_and_then_by_number() -> None:
-    assert in_order([name(100, 3), name(100, 1), name(5, 9), name(999, 0)], 0) == [
-        "entry-005-0000000009",
-        "entry-100-0000000001",
-        "entry-100-0000000003",
-        "entry-999-0000000000",
-    ]
-
-
 def test_names_of_other_programs_have_the_default_priority_and_names_without_a_number_are_left_out() -> None:
     names = ["work-0000000007", "entry-101-0000000001", "lost+found", "entry-1x0-0000000002", "entry-099-0000000009"]
     assert in_order(names, 0) == [names[4], names[3], names[0], names[1]]
@@ -72,12 +63,6 @@ def test_the_order_holds_across_the_overflow_of_the_numbers(start: int, steps: l
 def test_the_name_before_another_one_comes_first(number: str, before: str) -> None:
     assert name_before(number) == before
     assert in_order([number, before], (zkwire.sequence(number) or 0) + 1) == [before, number]
-
-
-@pytest.mark.parametrize("priority", [0, 1, 999])
-def test_the_most_urgent_and_the_least_urgent_priority(priority: int) -> None:
-    assert checked_priority(priority) == priority
-    assert in_order([name(100, 1), name(priority, 2)], 0)[priority > 100] == name(priority, 2)
 
 
 @pytest.mark.parametrize("priority", [-1, 1000])

@@ -9,7 +9,6 @@ from recipes import Queue
 from tests.support.everywhere import no_watch_stays, scene
 from tests.support.locks import watch_count
 from tests.support.lost_answers import answer_lost
-from tests.support.proxy import Proxy
 from tests.support.queues import (
     PATH,
     Counting,
@@ -67,22 +66,6 @@ async def test_a_put_whose_session_ends_with_its_answer_may_have_been_applied(ca
         assert await contents(stage) == ([b"0", b"1", b"2"] if carried_out else [b"0", b"2"])
 
 
-async def test_a_cancelled_first_put_deletes_no_node_that_others_use() -> None:
-    async with clients() as (server, (zk, other)):
-        with server.hold_replies(path=f"{PATH}/entries", session=zk.session_id) as making:
-            putting = asyncio.create_task(Queue(zk, PATH).put(b"a"))
-            await making.until_hit()
-            await Queue(other, PATH).put(b"b")
-            assert await Queue(other, PATH).get() == b"b"
-            await settled(other, PATH)
-            putting.cancel()
-            await outcome(putting)
-        await zk.ping()
-        await zk.ping()  # behind everything that the answer to the create may have caused
-        await Queue(other, PATH).put(b"c")
-        assert await other.get_children(f"{PATH}/entries") == ["entry-100-0000000001"]
-
-
 # -- the bound --------------------------------------------------------------------------------------------------------
 
 
@@ -136,25 +119,6 @@ async def test_a_claimed_item_keeps_its_room() -> None:
                 await queue.put(b"b", within=0.05)
         await queue.put(b"b", within=5)
         assert await queue.get() == b"b"
-
-
-async def test_a_cancelled_put_does_not_delete_the_room_that_others_use() -> None:
-    async with clients() as (server, (zk, other)):
-        for name in ("entries", "taken"):
-            await other.ensure_path(f"{PATH}/{name}")
-        patient = Queue(other, PATH, 3)
-        with server.hold_replies(path=f"{PATH}/room", session=zk.session_id, nth=2) as making:
-            putting = asyncio.create_task(Queue(zk, PATH, 3).put(b"a"))
-            await making.until_hit()
-            await patient.put(b"b")
-            putting.cancel()
-            await outcome(putting)
-        await zk.ping()
-        await zk.ping()  # behind everything that the answer to the create may have caused
-        await Queue(zk, PATH, 3).put(b"c")
-        with pytest.raises(TimeoutError):
-            await patient.put_many([b"d", b"e"], within=0.05)
-        assert await patient.size() == 2
 
 
 async def test_a_producer_that_knows_of_room_does_not_overtake_a_waiting_one() -> None:
@@ -234,17 +198,6 @@ async def test_a_producer_that_waits_for_room_writes_once_and_not_at_each_take()
         assert await drain(queue) == numbers(4, 8)
 
 
-async def test_a_bounded_put_of_a_lone_producer_is_one_request(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        queue = Queue(zk, path, 100)
-        await queue.put(b"0")
-        mark = proxy.mark()
-        for data in numbers(1, 20):
-            await queue.put(data)
-        assert [name for name in proxy.requests(mark) if name != "delete"] == ["multi"] * 19
-        assert await queue.size() == 20
-
-
 async def test_a_lone_producer_fills_a_queue_to_its_bound_without_a_look() -> None:
     observer = Counting()
     async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
@@ -296,18 +249,6 @@ async def test_a_producer_whose_session_expires_while_it_waits_for_room_waits_on
         assert await contents(stage) == numbers(1, 3)
 
 
-async def test_without_renewal_an_expired_session_ends_the_wait_for_room() -> None:
-    async with clients() as (server, (zk, _)), zkwire.connect(server.hosts, renew=False) as mortal:
-        await Queue(zk, PATH, 1).put(b"0")
-        waiting = asyncio.create_task(Queue(mortal, PATH, 1).put(b"1"))
-        await until_line(zk, f"{PATH}/producers", 1)
-        await until(lambda: watch_count(mortal) == 1)
-        server.expire(mortal.session_id)
-        with pytest.raises(zkwire.SessionExpiredError):
-            await waiting
-        assert await drain(Queue(zk, PATH)) == [b"0"]
-
-
 async def test_a_room_that_is_deleted_while_a_producer_waits_is_made_again() -> None:
     async with scene() as stage:
         queue = Queue(stage.zk, stage.path, 2)
@@ -322,26 +263,6 @@ async def test_a_room_that_is_deleted_while_a_producer_waits_is_made_again() -> 
         with pytest.raises(TimeoutError):
             await queue.put(b"3", within=0)
         assert await contents(stage) == numbers(1, 3)
-
-
-async def test_a_waiting_producer_that_comes_too_late_looks_again_at_the_room_and_not_at_the_line() -> None:
-    observer = Counting()
-    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=observer) as other:
-        queue = Queue(zk, PATH, 2)
-        await queue.put_many(numbers(2))
-        waiting = asyncio.create_task(Queue(other, PATH, 2).put(b"2"))
-        await until_line(zk, f"{PATH}/producers", 1)
-        await until(lambda: watch_count(other) == 1)
-        before = len(observer.requests)
-        with server.hold_replies("getData", path=f"{PATH}/room", session=other.session_id, times=1) as looking:
-            assert await queue.get() == b"0"
-            await looking.until_hit()
-            await zk.set(f"{PATH}/room", b"2")  # as another put does
-        await waiting
-        look = ["getData", "getChildren"]
-        sent = [name for name in observer.requests[before:] if name not in ("removeWatches", "delete", "ping")]
-        assert sent == [*look, "multi", *look, "multi"]
-        assert await drain(queue) == numbers(1, 3)
 
 
 async def test_a_put_whose_answer_comes_after_the_time_limit_has_put_its_item() -> None:
@@ -397,17 +318,6 @@ async def test_an_error_shows_only_the_beginning_of_the_data_of_a_foreign_room()
             await Queue(zk, PATH, 2).put(b"0")
 
 
-@pytest.mark.parametrize("node", ["room", "entries"])
-async def test_a_refusal_to_show_how_many_items_there_are_is_raised(node: str) -> None:
-    async with scene() as stage:
-        queue = Queue(stage.zk, stage.path, 2)
-        await queue.put(b"0")
-        refusing = stage.server.answering("getData", zkwire.NoAuthError, path=f"{stage.path}/{node}", times=1)
-        with refusing, pytest.raises(zkwire.NoAuthError):
-            await Queue(stage.zk, stage.path, 2).put(b"1")
-        assert await contents(stage) == [b"0"]
-
-
 # -- names that are taken ---------------------------------------------------------------------------------------------
 
 
@@ -435,21 +345,6 @@ async def test_a_put_leaves_out_names_that_are_taken_until_there_are_too_many(
         await queue.put_many(numbers(1, 3))
         await settled(zk, PATH)
         assert sorted(await drain(queue)) == sorted([*numbers(3), *[b"theirs"] * count])
-
-
-async def test_a_put_whose_queue_is_deleted_after_its_name_was_taken_makes_the_queue_again() -> None:
-    async with clients() as (server, (zk, other)):
-        queue = Queue(zk, PATH)
-        await queue.put(b"0")
-        await take_names(other, range(2, 3))
-        with server.hold_replies("multi", session=zk.session_id, times=1) as putting:
-            task = asyncio.create_task(queue.put(b"1"))
-            await putting.until_hit()
-            await other.delete_tree(PATH)
-        await task
-        # One number is left out, as usual: the numbers are not renewed, which needs more permissions.
-        assert await other.get_children(f"{PATH}/entries") == ["entry-100-0000000001"]
-        assert await drain(Queue(other, PATH)) == [b"1"]
 
 
 # -- members that do not agree ----------------------------------------------------------------------------------------

@@ -140,13 +140,6 @@ async def test_an_item_that_gets_a_child_while_it_is_claimed_is_handled_once() -
         await settled(zk, PATH)
 
 
-async def test_a_peek_of_an_item_that_cannot_be_taken_shows_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
-    async with clients() as (_, (zk, other)):
-        await with_a_child(other, PATH)
-        await Queue(other, PATH).put(b"good")
-        assert await Queue(zk, PATH).peek() == b"good"
-
-
 async def test_an_item_that_is_too_large_for_an_answer_goes_aside(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,21 +172,6 @@ async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> No
         assert pause(TOO_LARGE) == 3600
         assert aside.among([]) == set()  # it is out of the queue
         assert pause(TOO_LARGE) == 60
-
-
-async def test_an_item_is_tried_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.1)
-    async with clients() as (_, (zk, other)):
-        await with_a_child(other, PATH)
-        queue = Queue(zk, PATH)
-        assert await queue.peek() is None
-        await other.delete(f"{PATH}/entries/{FIRST}/child")
-
-        async def is_free() -> bool:
-            return await queue.size() == 1
-
-        await until(is_free)
-        assert await queue.get(within=0) == b""
 
 
 @pytest.mark.parametrize("take", [wait_and_get, wait_and_claim])
@@ -248,33 +226,6 @@ async def test_a_consumer_that_has_looked_at_claims_sends_nothing_when_the_queue
         assert len(observer.requests) - before - 30 < 15, observer.requests
         await Queue(other, PATH).put(b"1")
         assert await waiting == b"1"
-
-
-@pytest.mark.usefixtures("impatient")
-async def test_a_persistent_node_behind_many_consumers_nodes_is_found() -> None:
-    async with clients() as (_, (zk, other)):
-        queue = Queue(zk, PATH)
-        await queue.put_many(numbers(40))
-        names = sorted(await zk.get_children(f"{PATH}/entries"))
-        for name in names:
-            await other.create(f"{PATH}/taken/{name}", ephemeral=name != names[-1])
-        assert await queue.get(within=10) == b"39"
-
-
-async def test_a_waiting_consumer_does_not_look_at_once_at_what_has_taken_the_items() -> None:
-    """Mostly the items come back, or others come, within a second."""
-    observer = Counting()
-    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
-        await Queue(other, PATH).put(b"0")
-        with body_raises(LookupError):
-            async with Queue(other, PATH).claim():
-                waiting = asyncio.create_task(Queue(zk, PATH).get())
-                await until_line(other, f"{PATH}/consumers", 1)
-                for _ in range(3):
-                    await zk.sync(PATH)
-                assert "getData" not in observer.requests
-                raise LookupError
-        assert await waiting == b"0"
 
 
 @pytest.mark.usefixtures("impatient")
@@ -340,22 +291,6 @@ async def test_a_persistent_node_whose_delete_got_lost_is_deleted_by_the_next_tr
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_the_node_of_a_consumer_is_read_once_and_not_whenever_a_waiting_consumer_looks() -> None:
-    async with clients() as (server, (zk, other)):
-        queue = Queue(zk, PATH)
-        await queue.put(b"0")
-        async with Queue(other, PATH).claim() as item:
-            taken = item.entry.replace("/entries/", "/taken/")
-            with server.delay_replies(0, "getData", path=taken, session=zk.session_id) as read:
-                waiting = asyncio.create_task(queue.get())
-                await read.until_hit()
-                await other.create(taken.replace("0000000000", "0000000001"))
-                await Queue(other, PATH).put(b"1")
-                assert await waiting == b"1"  # the consumer has looked at its persistent node, to find it
-                assert read.hits == 1
-
-
-@pytest.mark.usefixtures("impatient")
 async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -380,30 +315,6 @@ async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_al
         assert warnings(caplog, PATH) == []
 
 
-async def test_nodes_that_are_no_items_are_not_counted() -> None:
-    async with clients(1) as (_, (zk,)):
-        queue = Queue(zk, PATH)
-        await queue.put(b"0")
-        await zk.create(f"{PATH}/entries/note")
-        assert await queue.size() == 1
-
-
-@pytest.mark.parametrize("maxsize", [None, 50])
-async def test_a_producer_goes_round_names_that_other_clients_have_created(
-    each_server: AnyServer, path: str, maxsize: int | None
-) -> None:
-    async with us_and_a_stranger(each_server) as (zk, stranger):
-        queue = Queue(zk, path, maxsize)
-        await queue.put(b"0")
-        for number in range(9, 15):
-            # Each create uses a number up itself: the next puts meet these names all the same.
-            await stranger.create(f"{path}/entries/entry-100-{number:010d}", b"theirs")
-        await queue.put_many([b"1", b"2", b"3"])
-        await queue.put(b"4")
-        found = [await queue.get() for _ in range(await queue.size())]
-        assert [data for data in found if data != b"theirs"] == numbers(5)
-
-
 async def test_a_put_that_must_not_wait_ignores_nodes_that_are_no_waiting_producers(
     each_server: AnyServer, path: str
 ) -> None:
@@ -416,17 +327,6 @@ async def test_a_put_that_must_not_wait_ignores_nodes_that_are_no_waiting_produc
         with pytest.raises(TimeoutError):
             await Queue(zk, path, 3).put(b"2", within=0)
         await until(lambda: settled_size(zk, path))
-
-
-async def test_a_put_that_must_not_wait_counts_a_node_that_it_may_not_read_as_a_waiting_producer(
-    each_server: AnyServer, path: str
-) -> None:
-    async with us_and_a_stranger(each_server) as (zk, stranger):
-        await Queue(zk, path, 3).put(b"0", within=0)
-        await stranger.create(f"{path}/producers/put-0000000001", make_parents=True)
-        await stranger.create(f"{path}/producers/put-0000000002", acl=FOREIGN)
-        with pytest.raises(TimeoutError):
-            await Queue(zk, path, 3).put(b"1", within=0)
 
 
 async def settled_size(zk: Client, path: str) -> bool:
@@ -444,20 +344,3 @@ async def test_a_consumer_that_may_not_take_any_item_gets_the_refusal(take: Take
             await take(Queue(zk, PATH))
         assert refused.value.path is not None
         assert refused.value.path.startswith(f"{PATH}/taken/")
-
-
-@pytest.mark.parametrize("take", [wait_and_get, wait_and_claim])
-async def test_an_item_that_another_consumer_takes_at_the_same_moment_is_no_reason_for_a_warning(
-    take: Take, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with clients() as (server, (zk, other)):
-        queue = Queue(zk, PATH)
-        await queue.put_many(numbers(1))
-        async with server.hold_replies("getChildren", path=f"{PATH}/entries", session=zk.session_id) as held:
-            taking = asyncio.create_task(take(queue))
-            await held.until_hit()
-            assert await Queue(other, PATH).get() == b"0"
-        await until_line(other, f"{PATH}/consumers", 1)
-        await Queue(other, PATH).put(b"1")
-        assert await taking == b"1"
-        assert warnings(caplog, PATH) == []

@@ -12,7 +12,7 @@ from tests.support.client import Server
 from tests.support.everywhere import no_watch_stays
 from tests.support.proxy import Proxy
 from tests.support.queues import PATH, Counting, clients, drain, numbers, settled
-from tests.support.recipes import body_raises, expire, until, until_line, until_watches
+from tests.support.recipes import body_raises, until, until_line, until_watches
 from zkwire.testing import RealServer
 
 # -- order ------------------------------------------------------------------------------------------------------------
@@ -204,21 +204,6 @@ async def test_the_nodes_of_an_empty_queue_may_be_deleted_while_a_consumer_waits
         await zk.delete(f"{PATH}/entries")
         await queue.put(b"y")
         assert await waiting == b"y"
-
-
-async def test_a_consumer_whose_session_expires_waits_on_in_the_next_one(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts, session_timeout=1.0) as short:
-        waiting = asyncio.create_task(Queue(short, path).get())
-        (old,) = await until_line(zk, f"{path}/consumers", 1)
-        await expire(zookeeper, short)
-
-        async def has_new_ticket() -> bool:
-            return [old] != await zk.get_children(f"{path}/consumers") != []
-
-        await until(has_new_ticket)
-        await Queue(zk, path).put(b"x")
-        assert await waiting == b"x"
-        await settled(zk, path)
 
 
 async def test_without_renewal_an_expired_session_ends_the_wait_with_an_error() -> None:

@@ -9,7 +9,7 @@ from recipes import Queue
 from tests.support.client import Server, turns
 from tests.support.everywhere import Scene, scene
 from tests.support.queues import PATH, Counting, clients, contents, numbers, settled
-from tests.support.recipes import body_raises, until_armed, until_line
+from tests.support.recipes import body_raises, until_armed
 
 
 class Looks(Counting):
@@ -128,21 +128,6 @@ async def test_the_requests_of_each_get_from_a_long_queue(earlier: int) -> None:
         await costs([*CONFIRMED[:-1], *LISTED], LISTED)
 
 
-async def test_a_consumer_that_has_waited_has_its_lists_confirmed_again_at_once() -> None:
-    asked = Asked()
-    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
-        queue, theirs = Queue(zk, PATH), Queue(other, PATH)
-        await theirs.put_many(numbers(40))
-        assert [await queue.get() for _ in range(40)] == numbers(40)
-        waiting = asyncio.create_task(queue.get())
-        await until_line(other, f"{PATH}/consumers", 1)
-        await theirs.put_many(numbers(100))
-        assert await waiting == b"0"
-        asked.new()
-        assert [await queue.get() for _ in range(3)] == numbers(1, 4)
-        assert asked.new() == [*LISTED, *CONFIRMED, *CONFIRMED]
-
-
 async def test_a_waiting_consumer_watches_the_claims_only_while_all_items_are_claimed() -> None:
     """Otherwise it would be woken whenever another consumer takes an item."""
     asked = Asked()
@@ -174,36 +159,6 @@ async def test_a_look_while_an_own_take_is_under_way_does_not_hide_what_another_
         assert [await first, await second] == numbers(3, 5)
         await Queue(other, PATH).put(b"urgent", 1)
         assert await queue.get() == b"urgent"
-
-
-async def test_a_claim_reads_no_item_ahead() -> None:
-    """It reads the item behind its transaction, so what was read before would not be used."""
-    asked = Asked()
-    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
-        await Queue(other, PATH).put_many(numbers(100))
-        queue = Queue(zk, PATH)
-        for number in range(3):
-            async with queue.claim() as item:
-                assert item == b"%d" % number
-                sent = [name.partition(" /")[0].replace(item.path[len(PATH) + 1 :], "claim") for name in asked.new()]
-                assert sent == ["getChildren2 entries", "getChildren taken", "multi", "getData item", "getData claim"]
-            asked.new()
-
-
-async def test_an_item_that_cannot_be_taken_is_not_read_again_by_confirmed_lists() -> None:
-    class Reads(zkwire.Observer):
-        count = 0
-
-        def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
-            self.count += path == f"{PATH}/entries/{first}" and operation == "getData"
-
-    first, reads = "entry-000-0000000001", Reads()
-    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=reads) as zk:
-        await other.create(f"{PATH}/entries/{first}/child", make_parents=True)
-        await Queue(other, PATH).put_many(numbers(60))
-        queue = Queue(zk, PATH)
-        assert [await queue.get() for _ in range(20)] == numbers(20)
-        assert reads.count == 1
 
 
 async def test_a_consumer_whose_queue_is_too_long_for_an_answer_gets_the_error() -> None:

@@ -59,22 +59,6 @@ async def test_tasks_that_wait_do_not_keep_another_process_from_its_turn() -> No
         assert await asyncio.gather(*waiting[1:]) == numbers(2, 4)
 
 
-async def test_a_waiting_task_makes_no_requests_while_another_one_waits_for_it() -> None:
-    count = Counting()
-    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
-        queue = Queue(other, PATH)
-        first = asyncio.create_task(queue.get())
-        await until_line(zk, f"{PATH}/consumers", 1)
-        await other.ping()
-        before = len(count.requests)
-        second = asyncio.create_task(queue.get())
-        for _ in range(3):
-            await other.ping()
-        assert [name for name in count.requests[before:] if name != "ping"] == ["getChildren2", "getChildren"]
-        await Queue(zk, PATH).put_many(numbers(2))
-        assert [await first, await second] == numbers(2)
-
-
 async def test_as_many_waiting_tasks_take_at_the_same_time_as_there_are_items() -> None:
     count = Counting()
     async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
