@@ -11,7 +11,7 @@ from tests.support.everywhere import (
     scene,
 )
 from tests.support.proxy import Proxy
-from tests.support.recipes import outcome, two_clients, until_armed, until_watches
+from tests.support.recipes import two_clients, until_watches
 from zkwire.testing import RealServer
 
 
@@ -60,49 +60,6 @@ async def test_create_wait_and_remove_cost_one_request_each(zookeeper: RealServe
         assert proxy.requests(start) == ["create", "getData", "delete", "getData"]
 
 
-async def test_a_cancelled_create_does_not_remove_the_barrier_of_another_client() -> None:
-    async with scene() as stage:
-        with stage.server.hold_replies(path="/b", session=stage.zk.session_id) as held:
-            creating = asyncio.create_task(Barrier(stage.zk, "/b").create())
-            await held.until_hit()
-            await Barrier(stage.other, "/b").create()
-            creating.cancel()
-            await outcome(creating)
-        await stage.zk.ping()
-        await stage.zk.ping()  # answered after every request that the cancelled create may have caused
-        assert await stage.other.exists("/b") is not None
-
-
-async def test_a_wait_fails_when_an_expired_session_is_not_renewed() -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
-        await Barrier(zk, "/b").create()
-        waiting = asyncio.create_task(Barrier(zk, "/b").wait())
-        await until_armed(1, zk)
-        stage.server.expire(zk.session_id)
-        with pytest.raises(zkwire.SessionExpiredError):
-            await waiting
-
-
-@pytest.mark.parametrize("renews", [True, False])
-async def test_a_wait_whose_session_expires_before_its_first_answer_goes_on_only_in_a_next_session(
-    renews: bool,
-) -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=renews) as zk:
-        await Barrier(stage.other, "/b").create()
-        with stage.server.hold_replies("getData", session=zk.session_id) as held:
-            waiting = asyncio.create_task(Barrier(zk, "/b").wait())
-            await held.until_hit()
-            stage.server.expire(zk.session_id)
-        if renews:
-            await until_armed(1, zk)
-            assert not waiting.done()
-            await Barrier(stage.other, "/b").remove()
-            await waiting
-        else:
-            with pytest.raises(zkwire.SessionExpiredError):
-                await waiting
-
-
 async def test_a_barrier_that_is_removed_while_it_is_created_is_there_afterwards() -> None:
     """The server has refused the create, because the barrier stood; by the next request it is gone."""
     async with scene() as stage:
@@ -113,19 +70,6 @@ async def test_a_barrier_that_is_removed_while_it_is_created_is_there_afterwards
             await Barrier(stage.other, "/b").remove()
         await creating
         assert await stage.other.exists("/b") is not None
-
-
-@pytest.mark.parametrize(("name", "request_name"), [("create", "create"), ("remove", "delete")])
-async def test_a_change_fails_when_an_expired_session_is_not_renewed(name: str, request_name: str) -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
-        barrier = Barrier(zk, "/b")
-        await barrier.create()
-        with stage.server.drop_before(request_name, session=zk.session_id) as dropped:
-            changing = asyncio.create_task(getattr(barrier, name)())
-            await dropped.until_hit()
-            stage.server.expire(zk.session_id)
-        with pytest.raises(zkwire.SessionExpiredError):
-            await changing
 
 
 # -- other clients' nodes ---------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import traceback
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -11,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes import Counter, SharedValue
+from recipes import Counter
 from recipes.counter import decoded, encoded
 from tests.support.client import turns
 from tests.support.clock import Clock
 from tests.support.everywhere import Scene, below, no_watch_stays, scene
-from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import outcome, until, until_state
@@ -307,22 +305,6 @@ async def test_a_value_that_is_out_of_date_is_read_again_without_a_pause(pauses:
         assert not pauses
 
 
-async def test_clients_that_add_at_the_same_time_do_not_try_in_step() -> None:
-    clients, adds, count = 16, 10, Counting()
-    async with Server() as server, AsyncExitStack() as stack:
-        zks = [await stack.enter_async_context(zkwire.connect(server.hosts, observer=count)) for _ in range(clients)]
-        await Counter(zks[0], "/c").add(1)
-
-        async def add(zk: zkwire.Client) -> list[int]:
-            counter = Counter(zk, "/c")
-            return [await counter.add(1) for _ in range(adds)]
-
-        numbers = [number for row in await asyncio.gather(*map(add, zks)) for number in row]
-        assert sorted(numbers) == list(range(2, clients * adds + 2))
-        writes = count.requests.count("multi")
-        assert writes <= 4 * clients * adds, writes
-
-
 async def test_a_deleted_counter_begins_again_from_0() -> None:
     async with scene() as stage:
         counter = Counter(stage.zk, "/c")
@@ -331,56 +313,7 @@ async def test_a_deleted_counter_begins_again_from_0() -> None:
         assert await counter.add(1) == 1
 
 
-async def test_a_counter_that_may_not_be_created_raises_as_a_create_does() -> None:
-    async with scene() as stage:
-        await stage.other.create("/a", acl=zkwire.READ_ONLY_ACL)
-        for path in ("/a/c", "/a/b/c"):
-            with pytest.raises(zkwire.NoAuthError, match="/a"):
-                await Counter(stage.zk, path).add(1)
-
-
-async def test_a_client_that_may_write_but_not_create_hears_that_its_receipt_needs_it() -> None:
-    async with scene() as stage:
-        acl = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.CREATE, "world", "anyone")]
-        for path in ("/c", "/v"):
-            await stage.other.create(path, acl=acl)
-        for writing in (Counter(stage.zk, "/c").add(1), SharedValue(stage.zk, "/v").set(b"1")):
-            with pytest.raises(zkwire.NoAuthError, match=r"/writing-.* CREATE and DELETE on /[cv]: .* its receipt"):
-                await writing
-        assert not (await stage.zk.get("/c")).data
-
-
 # -- lost answers -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("carried_out", [False, True])
-@pytest.mark.parametrize("others", [0, 1, 3])
-async def test_an_add_that_lost_its_answer_counts_once_whatever_others_add(carried_out: bool, others: int) -> None:
-    """Other clients that add the same number meanwhile leave the very data and version that ours would have left."""
-    async with scene() as stage:
-        counter, other = Counter(stage.zk, "/c"), Counter(stage.other, "/c")
-        assert await counter.add(1) == 1
-        async with answer_lost(stage, counter.add(1), carried_out=carried_out) as adding:
-            for _ in range(others):
-                await other.add(1)
-        assert await adding == (2 if carried_out else 2 + others)
-        assert await counter.get() == 2 + others
-        await until_no_trace(stage.other, "/c")
-
-
-async def test_a_cancelled_add_deletes_no_counter_that_others_use() -> None:
-    async with scene() as stage:
-        counter, other = Counter(stage.zk, "/c"), Counter(stage.other, "/c")
-        with stage.server.hold_replies(path="/c", session=stage.zk.session_id, nth=2) as making:
-            adding = asyncio.create_task(counter.add(1))
-            await making.until_hit()
-            assert [await other.add(1), await other.add(1)] == [1, 2]
-            await until_no_trace(stage.other, "/c")
-            adding.cancel()
-            await outcome(adding)
-        await stage.zk.ping()
-        await stage.zk.ping()  # behind everything that the answer to the create may have caused
-        assert await other.add(1) == 3
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------
@@ -408,20 +341,6 @@ async def test_watching_a_node_that_is_no_counter_raises() -> None:
             with pytest.raises(ValueError, match="/c holds 5 bytes"):
                 await anext(values)
         await no_watch_stays(stage.server.hosts)
-
-
-async def test_the_values_end_with_the_client() -> None:
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        counter = Counter(zk, "/c")
-        await counter.add(1)
-        values = counter.watch()
-        assert await anext(values) == 1
-        await zk.close()
-        with pytest.raises(zkwire.SessionClosedError):
-            await anext(values)
-        with pytest.raises(zkwire.SessionClosedError):
-            await counter.add(1)
 
 
 @pytest.mark.parametrize("data", [b"7" * 5000, b"seven", bytes(9)])

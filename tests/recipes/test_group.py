@@ -1,8 +1,6 @@
 """A group: its members, the stream of their changes, and members whose session or node is gone."""
 
 import asyncio
-import gc
-import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -17,8 +15,8 @@ from tests.support.everywhere import (
 )
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
-from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_state, until_watches
-from zkwire import NodeExistsError, NoNodeError, Perms, SessionState
+from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_watches
+from zkwire import NodeExistsError, NoNodeError, SessionState
 from zkwire.testing import RealServer, Server, VirtualClock
 
 
@@ -207,19 +205,6 @@ async def test_the_error_that_has_ended_a_membership_is_raised_once_at_the_end_o
         await member.leave()  # raises nothing: the block has raised the error
 
 
-@pytest.mark.parametrize("lost", ["getChildren", "getData"])
-async def test_a_name_that_is_taken_while_the_first_look_is_cut_off_ends_the_membership(lost: str) -> None:
-    async with scene() as stage:
-        drop = stage.server.drop_before(lost, path="/g/a", session=stage.zk.session_id)
-        member = await Group(stage.zk, "/g").join("a", b"mine")
-        await drop.until_hit()
-        await stage.other.delete("/g/a")
-        await stage.other.create("/g/a", b"theirs", ephemeral=True)
-        assert isinstance(await member.lost(), zkwire.NodeExistsError)
-        await member.leave()
-        assert (await stage.other.get("/g/a")).data == b"theirs"
-
-
 async def test_memberships_end_with_their_client() -> None:
     async with scene() as stage:
         zk = await zkwire.connect(stage.server.hosts)
@@ -255,61 +240,7 @@ async def test_bad_names_are_refused(name: object) -> None:
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 
-async def test_the_stream_repeats_no_state_and_never_leaves_out_the_last() -> None:
-    async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
-        group = Group(stage.other, "/g")
-        members = [await group.join(f"m{number}") for number in range(10)]
-        for number, member in enumerate(members):
-            await (member.leave() if number % 2 else member.set(b"%d" % number))
-        wanted = {f"m{number}": b"%d" % number for number in range(0, 10, 2)}
-        seen = [await anext(changes)]
-        while seen[-1] != wanted:
-            seen.append(await anext(changes))
-        assert all(before != after for before, after in itertools.pairwise(seen))
-        waiting = asyncio.create_task(anext(changes))
-        for _ in range(3):
-            await stage.zk.ping()
-        assert not waiting.done()
-        waiting.cancel()
-        await asyncio.wait([waiting])
-
-
-async def test_a_set_fails_when_an_expired_session_is_not_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here no task looks after the node yet that could have noticed the end of the session."""
-    monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
-        member = await Group(zk, "/g").join("one")
-        stage.server.expire(zk.session_id)
-        await until_state(zk, SessionState.EXPIRED)
-        with pytest.raises(zkwire.SessionExpiredError):
-            await member.set(b"1")
-        await member.leave()
-
-
 TOO_LARGE = b"x" * 2**21
-
-
-@pytest.mark.parametrize("data", [b"refused", TOO_LARGE])
-async def test_data_that_was_refused_is_not_used_when_the_node_is_put_back(data: bytes) -> None:
-    """Pitfall 80."""
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one", b"1")
-        await until_armed(1, stage.zk)
-        await member.set(b"2")
-        with (
-            stage.server.answering("setData", zkwire.NoAuthError, path="/g/one"),
-            pytest.raises((zkwire.NoAuthError, ValueError)),
-        ):
-            await member.set(data)
-        stage.server.expire(stage.zk.session_id)
-
-        async def is_back() -> bool:
-            return await Group(stage.other, "/g").members() == {"one": b"2"}
-
-        await until(is_back)
-        await member.set(b"3")
-        assert await Group(stage.zk, "/g").members() == {"one": b"3"}
-        await member.leave()
 
 
 async def test_the_former_node_of_a_member_is_waited_for_even_if_the_answer_to_its_create_was_lost() -> None:
@@ -334,46 +265,6 @@ async def test_the_former_node_of_a_member_is_waited_for_even_if_the_answer_to_i
         await member.set(b"2")
         assert (await zk.get("/g/one")).stat.ephemeral_owner == zk.session_id
         await member.leave()
-
-
-async def test_a_set_in_flight_that_finds_no_node_fails_when_the_member_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one")
-        await stage.other.delete("/g/one")
-        with stage.server.hold_replies("setData", path="/g/one") as held:
-            setting = asyncio.create_task(member.set(b"1"))
-            await held.until_hit()
-            leaving = asyncio.create_task(member.leave())
-            await asyncio.sleep(0)
-        await leaving
-        async with asyncio.timeout(5):
-            with pytest.raises(RuntimeError, match="/g/one"):
-                await setting
-
-
-async def test_a_loop_left_by_break_leaves_no_watch() -> None:
-    async with scene() as stage:
-        await Group(stage.other, "/g").join("one")
-
-        async def first() -> None:
-            async for members in Group(stage.zk, "/g").watch():
-                assert members == {"one": b""}
-                break
-
-        await first()
-        gc.collect()
-        await until_armed(0, stage.zk)
-        changes = Group(stage.zk, "/g").watch()
-        await anext(changes)
-        waiting = asyncio.create_task(anext(changes))
-        await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="waits"):
-            await anext(changes)
-        changes.close()
-        with pytest.raises(StopAsyncIteration):
-            await waiting
-        await until_armed(0, stage.zk)
 
 
 async def test_a_membership_that_is_left_at_once_is_not_looked_after(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,32 +330,6 @@ async def test_a_group_that_is_created_between_two_requests_of_the_stream_is_sho
         assert await reading == {"one": b"1"}
         await Group(stage.other, "/g").join("two", b"2")
         assert await anext(changes) == {"one": b"1", "two": b"2"}
-
-
-async def test_the_stream_reads_only_what_has_changed() -> None:
-    count = Counting()
-    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
-        group = Group(stage.other, "/g")
-        members = {name: await group.join(name, b"1") for name in ("one", "two", "three")}
-        await stage.other.create("/g/stays")
-        await stage.other.create("/g/hidden", ephemeral=True, acl=[zkwire.ACL(Perms.DELETE, "world", "anyone")])
-        async with Group(zk, "/g").watch() as changes:
-            count.requests.clear()
-            assert set(await anext(changes)) == {"one", "two", "three"}
-            assert count.requests == ["getChildren", *["getData"] * 5]
-            count.requests.clear()
-            await members["one"].set(b"2")
-            assert (await anext(changes))["one"] == b"2"
-            assert count.requests == ["getData"]
-            count.requests.clear()
-            await members["two"].leave()
-            assert set(await anext(changes)) == {"one", "three"}
-            # No watch stands on the node that must not be read, so it may be another one by now.
-            assert count.requests == ["getChildren", "getData"]
-            count.requests.clear()
-            await group.join("four")
-            assert set(await anext(changes)) == {"one", "three", "four"}
-            assert count.requests == ["getChildren", "getData", "getData"]
 
 
 # -- nodes that are no members ----------------------------------------------------------------------------------------

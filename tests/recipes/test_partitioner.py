@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,8 +21,8 @@ from tests.support.clock import Clock
 from tests.support.everywhere import Scene, below, nothing_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_line, until_watches
-from zkwire import Client, ThrottledError
-from zkwire.testing import RealServer, Server
+from zkwire import Client
+from zkwire.testing import RealServer
 
 STAYS = ["members", "locks", "locks/*"]
 
@@ -288,18 +287,6 @@ async def test_the_block_is_cancelled_when_another_session_has_taken_the_name() 
         assert await Group(stage.other, f"{stage.path}/members").members() == {"me": b""}
 
 
-async def test_the_block_is_cancelled_when_the_members_must_not_be_read() -> None:
-    async with scene() as stage, Partitioner(stage.zk, stage.path, ["a"], settle=0.0) as first:
-        assert await anext(first) == {"a"}
-        with (
-            stage.server.answering("getChildren", zkwire.NoAuthError, session=stage.other.session_id),
-            body_raises(zkwire.NoAuthError, match="/members"),
-        ):
-            async with Partitioner(stage.other, stage.path, ["a"], settle=0.0):
-                await asyncio.Event().wait()
-        assert len(await Group(stage.zk, f"{stage.path}/members").members()) == 1
-
-
 async def test_a_partition_whose_lock_another_client_gets_is_taken_from_the_body_at_once() -> None:
     """The member waits for the lock again, and may wait for long."""
     async with scene() as stage, Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
@@ -440,27 +427,6 @@ async def test_every_partition_is_held_while_members_have_different_lists(caplog
         await only_containers(stage)
 
 
-async def test_members_that_are_none_get_no_partitions_and_write_no_lines_into_the_log(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
-        mine = Partitioner(zk, path, ["a", "b"], name="me", settle=0.0)
-        nonsense = b"\xff\n2026-11-22 CRITICAL all is lost\n" + b"9" * 5000
-        await stranger.create(f"{path}/members/noise", nonsense, ephemeral=True, make_parents=True)
-        await stranger.create(f"{path}/members/stays", fingerprint(["a", "b"]))
-        async with mine:
-            while await anext(mine) != {"a", "b"}:
-                pass
-            for number in range(3):
-                await stranger.set(f"{path}/members/noise", b"%d" % number)
-            async with Group(stranger, f"{path}/members").watch() as changes:
-                assert set(await anext(changes)) == {"me", "noise"}
-        shown = [text for text in map(logging.LogRecord.getMessage, caplog.records) if "noise" in text]
-        assert len(shown) == 1
-        assert "\n" not in shown[0]
-        assert len(shown[0]) < 1000
-
-
 async def test_members_with_another_list_are_named_in_one_short_warning(caplog: pytest.LogCaptureFixture) -> None:
     async with scene() as stage:
         theirs = Group(stage.other, f"{stage.path}/members")
@@ -510,16 +476,6 @@ async def test_the_nodes_of_a_partitioner_have_its_acl_the_name_of_the_member_an
                 assert (await us.get_acl(where))[0] == [zkwire.digest_acl("us", "secret")]
 
 
-async def test_members_with_the_same_partitions_in_another_order_share_them(caplog: pytest.LogCaptureFixture) -> None:
-    async with scene() as stage:
-        holders: dict[object, Worker] = {}
-        one = Worker(stage.zk, stage.path, holders, settle=0.0)
-        two = Worker(stage.other, stage.path, holders, partitions=[3, 1, 2, 0], settle=0.0)
-        await until_all_held(holders, one, two)
-        assert not [record for record in caplog.records if record.levelname == "WARNING"]
-        await asyncio.gather(one.stop(), two.stop())
-
-
 async def test_misuse_is_refused() -> None:
     async with scene() as stage:
         for bad in ([1, "1"], [""], ["."], ["a", "a"]):
@@ -545,20 +501,3 @@ async def test_misuse_is_refused() -> None:
             await anext(mine)
         with pytest.raises(RuntimeError, match="it was not entered"):
             await mine.__aexit__(None, None, None)
-
-
-async def test_a_server_that_throttles_is_asked_for_the_members_again() -> None:
-    async with (
-        Server() as server,
-        zkwire.connect(server.hosts) as zk,
-        Partitioner(zk, "/jobs", "ab", name="first", settle=0) as mine,
-    ):
-        assert await anext(mine) == {"a", "b"}
-        with server.answering("getChildren", ThrottledError, path="/jobs/members", times=2) as throttled:
-            async with Partitioner(zk, "/jobs", "ab", name="second", settle=0) as others:
-                await throttled.until_hit(2)
-                ours = await anext(mine)
-                assert len(ours) == 1
-                asking = asyncio.create_task(anext(mine))  # hands the other one back
-                assert await anext(others) == {"a", "b"} - ours
-                asking.cancel()

@@ -174,17 +174,6 @@ async def test_a_removal_whose_answer_was_lost_leaves_the_next_node_at_the_path_
         await no_watch_stays(stage.server.hosts)
 
 
-async def test_an_error_is_raised_at_the_end_of_a_body_that_suppresses_the_cancellation() -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
-        with body_raises(zkwire.SessionExpiredError):
-            async with PersistentEphemeral(zk, "/n"):
-                stage.server.expire(zk.session_id)
-                assert isinstance(await outcome(asyncio.Event().wait()), asyncio.CancelledError)
-        with pytest.raises(LookupError):
-            async with PersistentEphemeral(stage.zk, "/n"):
-                raise LookupError
-
-
 async def test_a_block_that_was_not_entered_cannot_be_left() -> None:
     async with scene() as stage:
         node = PersistentEphemeral(stage.zk, "/node")
@@ -213,40 +202,3 @@ async def test_bad_paths_are_refused(bad: str) -> None:
             PersistentEphemeral(stage.zk, bad)
         with pytest.raises(TypeError):
             PersistentEphemeral(stage.zk, "/n", "text")  # type: ignore[arg-type]
-
-
-async def test_an_older_node_of_the_same_client_is_not_taken_for_that_of_a_lost_create() -> None:
-    async with scene() as stage:
-        await stage.zk.create(stage.path, b"another recipe's", ephemeral=True)
-        with stage.server.drop_before("create", session=stage.zk.session_id), pytest.raises(NodeExistsError):
-            async with PersistentEphemeral(stage.zk, stage.path):
-                raise AssertionError("it was entered")
-        assert (await stage.other.get(stage.path)).data == b"another recipe's"
-
-
-@pytest.mark.parametrize("is_before", [True, False])
-async def test_a_task_cancelled_while_it_looks_for_its_node_leaves_none(is_before: bool) -> None:
-    """Pitfalls 10 and 11: the answer to the create is lost, and then the task that looks for the node is cancelled."""
-    async with scene() as stage:
-        await stage.zk.create(stage.path)
-        for turns in range(30):
-            drop = stage.server.drop_before if is_before else stage.server.drop_after
-            with drop("create", session=stage.zk.session_id) as fault:
-                entering = asyncio.create_task(PersistentEphemeral(stage.zk, f"{stage.path}/n").__aenter__())
-                await fault.until_hit()
-                await until(lambda: stage.zk.state is SessionState.SUSPENDED)
-                await until(lambda: stage.zk.state is SessionState.CONNECTED)
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                if entering.done():
-                    break
-                entering.cancel()
-                await outcome(entering)
-
-            async def gone() -> bool:
-                return await stage.other.get_children(stage.path) == []
-
-            await stage.zk.ping()
-            await until(gone)
-        else:
-            raise AssertionError("there is no end of turns")

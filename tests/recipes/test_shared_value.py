@@ -7,7 +7,6 @@ import pytest
 import zkwire
 from recipes import SharedValue
 from tests.support.everywhere import below, no_watch_stays, scene
-from tests.support.lost_answers import answer_lost
 from tests.support.proxy import Proxy
 from tests.support.recipes import outcome, until
 from zkwire.testing import RealServer
@@ -70,31 +69,6 @@ async def test_each_operation_is_one_request(zookeeper: RealServer, path: str) -
 
 
 # -- lost answers -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("carried_out", [False, True])
-async def test_a_compare_and_set_that_lost_its_answer_knows_whether_it_won(carried_out: bool) -> None:
-    """The other client writes the very same bytes."""
-    async with scene() as stage:
-        shared, other = SharedValue(stage.zk, "/v"), SharedValue(stage.other, "/v")
-        await shared.get()
-        async with answer_lost(stage, shared.compare_and_set(b"same", version=0), carried_out=carried_out) as replacing:
-            assert await other.compare_and_set(b"same", version=0) is not carried_out
-        assert await replacing is carried_out
-        assert await shared.get() == (b"same", 1)
-
-
-@pytest.mark.parametrize(("theirs", "known"), [(b"other", True), (b"same", False)])
-async def test_a_compare_and_set_whose_session_expires_is_judged_by_the_node(theirs: bytes, known: bool) -> None:
-    """Other data one version further shows that another client was faster; the same data shows nothing."""
-    async with scene() as stage:
-        shared, other = SharedValue(stage.zk, "/v"), SharedValue(stage.other, "/v")
-        await shared.get()
-        async with answer_lost(stage, shared.compare_and_set(b"same", version=0), carried_out=False) as replacing:
-            await other.set(theirs)
-            stage.server.expire(stage.zk.session_id)
-        came = await outcome(replacing)
-        assert came is False if known else isinstance(came, zkwire.ConnectionLostError)
 
 
 # -- watching ---------------------------------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 import asyncio
 import gc
 import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, expire, no_task_stays, outcome, until
 from tests.support.rogue import Peer, Rogue
 from tests.support.trees import shown, tree, until_equal
-from zkwire import Client, Node, SessionState, Stat, ThrottledError, WatchEventType
+from zkwire import Client, Node, SessionState, Stat, WatchEventType
 from zkwire.testing import RealServer, Server, ServerProcess
 
 pytestmark = pytest.mark.limit(30)
@@ -109,26 +108,6 @@ async def test_a_missing_node_may_be_created_and_deleted(hosts: str, path: str) 
             await until_equal(cache, other)
 
 
-async def test_a_cache_that_is_not_recursive_has_the_node_and_its_children(hosts: str, path: str) -> None:
-    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other:
-        await other.create(f"{path}/a/b", b"b", make_parents=True)
-        async with Cache(zk, path, recursive=False) as cache:
-            changes = cache.changes()
-            assert cache.children(path) == ["a"]
-            assert cache.get(f"{path}/a") == await other.get(f"{path}/a")
-            assert cache.get(f"{path}/a/b") is None
-            assert cache.children(f"{path}/a") is None
-            await other.create(f"{path}/a/c")
-            await other.set(f"{path}/a/b", b"")
-            await other.set(f"{path}/a", b"1")
-            await other.create(f"{path}/d", b"2")
-            assert described(await take(changes, 2)) == [
-                ("CHANGED", f"{path}/a", b"", b"1"),
-                ("CREATED", f"{path}/d", None, b"2"),
-            ]
-            assert cache.get(f"{path}/a/c") is None
-
-
 async def test_a_cache_of_depth_0_has_the_node_alone(hosts: str, path: str) -> None:
     async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other, Cache(zk, path, depth=0) as cache:
         changes = cache.changes()
@@ -146,20 +125,6 @@ async def test_a_cache_of_depth_0_has_the_node_alone(hosts: str, path: str) -> N
         await other.delete(path)
         await until(lambda: cache.get(path) is None)
         assert described(await take(changes, 1)) == [("DELETED", path, b"", None)]
-
-
-async def test_a_cache_of_depth_2_has_two_levels_below_the_node(hosts: str, path: str) -> None:
-    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other:
-        await other.create(f"{path}/a/b/c", b"c", make_parents=True)
-        async with Cache(zk, path, depth=2) as cache:
-            changes = cache.changes()
-            assert sorted(shown(cache)) == [path, f"{path}/a", f"{path}/a/b"]
-            assert cache.children(f"{path}/a") == ["b"]
-            assert cache.children(f"{path}/a/b") is None
-            await other.set(f"{path}/a/b/c", b"1")
-            await other.create(f"{path}/a/b/d", b"2")
-            await other.create(f"{path}/a/e", b"3")
-            assert described(await take(changes, 1)) == [("CREATED", f"{path}/a/e", None, b"3")]
 
 
 @pytest.mark.parametrize(
@@ -182,37 +147,11 @@ async def test_how_many_levels_a_cache_has(given: dict[str, Any], levels: int) -
             assert list(cache._mirror.nodes) == ["/a", "/a/1", "/a/1/2", "/a/1/2/3"][: levels + 1]
 
 
-async def test_the_root_of_a_chroot_can_be_cached(hosts: str, path: str) -> None:
-    async with zkwire.connect(f"{hosts}{path}") as zk, zkwire.connect(hosts) as other:
-        await other.create(f"{path}/a/b", b"b", make_parents=True)
-        async with Cache(zk, "/") as cache:
-            changes = cache.changes()
-            assert sorted(shown(cache)) == ["/", "/a", "/a/b"]
-            await other.create(f"{path}/c")
-            assert [change.path for change in await take(changes, 1)] == ["/c"]
-            assert cache.children("/") == ["a", "c"]
-
-
 async def test_the_root_of_the_server_can_be_cached(path: str) -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk, Cache(zk, "/", depth=1) as cache:
         await zk.create("/a", b"1")
         await until(lambda: cache.children("/") == ["a", "zookeeper"])
         assert shown(cache) == {path: await zk.get(path) for path in ("/", "/a", "/zookeeper")}
-
-
-async def test_a_slow_reader_gets_one_change_of_each_node_with_its_last_state(hosts: str, path: str) -> None:
-    async with zkwire.connect(hosts) as zk, Cache(zk, path) as cache:
-        await zk.create(path, b"0")
-        await until_equal(cache, zk)
-        slow, fast = cache.changes(), cache.changes()
-        for number in range(1, 10):
-            await zk.set(path, b"%d" % number)
-            assert described(await take(fast, 1)) == [("CHANGED", path, b"%d" % (number - 1), b"%d" % number)]
-            await zk.create(f"{path}/x", b"")
-            await zk.delete(f"{path}/x")
-        await zk.create(f"{path}/y", b"")
-        await until_equal(cache, zk)
-        assert described(await take(slow, 2)) == [("CHANGED", path, b"0", b"9"), ("CREATED", f"{path}/y", None, b"")]
 
 
 async def test_a_node_that_may_not_be_read_is_not_shown_and_its_siblings_are(hosts: str, path: str) -> None:
@@ -484,20 +423,6 @@ async def test_changes_missed_without_a_connection_are_reported(hosts: str, path
             await until_equal(cache, other)
 
 
-async def test_after_a_reconnect_it_is_not_current_before_everything_is_read_again() -> None:
-    """The state of the session is CONNECTED some turns of the event loop before the cache can know what it missed."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await other.create("/a", b"1")
-        async with Cache(zk, "/a") as cache:
-            with server.refuse_connections():
-                server.drop(zk.session_id)
-                await until(lambda: not cache.is_current)
-                await other.set("/a", b"2")
-            while not cache.is_current:
-                await asyncio.sleep(0)
-            assert shown(cache) == await tree(other, "/a")
-
-
 async def test_it_is_never_current_without_a_connection() -> None:
     """Also in a task that hears of the loss of the connection before the cache does."""
     async with Server() as server, zkwire.connect(server.hosts) as zk:
@@ -624,83 +549,6 @@ async def test_closing_the_client_ends_the_cache() -> None:
                 pass
 
 
-@asynccontextmanager
-async def cuts(proxy: Proxy, rng: random.Random) -> AsyncIterator[None]:
-    """Cut the connection at random moments during the block."""
-
-    async def cut() -> None:
-        while True:
-            await asyncio.sleep(rng.uniform(0.0, 0.08))
-            proxy.drop(reset=rng.random() < 0.5)
-
-    task = asyncio.create_task(cut())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
-async def do_at_random(zk: Client, path: str, rng: random.Random, count: int) -> None:
-    """Create, set and delete nodes below `path`, singly and in transactions."""
-    names = "abc"
-    for number in range(count):
-        where = path + "".join(f"/{rng.choice(names)}" for _ in range(rng.randrange(4)))
-        match rng.randrange(6):
-            case 0 | 1:
-                await outcome(zk.create(where, b"%d" % number, make_parents=True))
-            case 2:
-                await outcome(zk.set(where, b"%d" % number))
-            case 3:
-                await outcome(zk.delete(where))
-            case 4:
-                await outcome(zk.delete_tree(where))
-            case 5:
-                tx = zk.transaction()
-                tx.create(f"{where}/x", b"%d" % number)
-                tx.set(where, b"%d" % number)
-                tx.delete(f"{where}/x")
-                tx.create(f"{where}/{rng.choice(names)}")
-                await outcome(tx.commit())
-
-
-async def test_it_follows_random_operations_while_the_connection_is_cut_at_random(hosts: str, path: str) -> None:
-    """Pitfalls 33, 34 and 39: in the end it shows the tree; its changes lead to it step by step, never backwards."""
-    rng = random.Random(0)
-    async with Proxy(hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(hosts) as other:
-        async with Cache(zk, path) as cache:
-            copy: dict[str, Node] = {}
-            newest: dict[str, int] = {}
-
-            async def follow() -> None:
-                async for change in cache.changes():
-                    assert differs(change.before, change.after)
-                    assert not differs(copy.get(change.path), change.before)
-                    if change.after is not None:
-                        assert change.after.stat.mzxid > newest.get(change.path, 0)
-                        newest[change.path] = change.after.stat.mzxid
-                    if change.after is None:
-                        del copy[change.path]
-                    else:
-                        copy[change.path] = change.after
-                    if not rng.randrange(10):
-                        await asyncio.sleep(0.01)
-
-            following = asyncio.create_task(follow())
-            async with cuts(proxy, rng):
-                await do_at_random(other, path, rng, 300)
-            await until_equal(cache, other)
-
-            def is_copied() -> bool:
-                here = shown(cache)
-                return copy.keys() == here.keys() and not any(differs(copy[each], here[each]) for each in here)
-
-            await until(is_copied)
-            following.cancel()
-            assert isinstance(await outcome(following), asyncio.CancelledError)
-        await until(lambda: zk.state is SessionState.CONNECTED)
-
-
 # -- the stream of changes --------------------------------------------------------------------------------------------
 
 
@@ -743,38 +591,6 @@ class CacheOf:
         self.get = mirror.nodes.get
 
 
-@pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch) -> list[None]:
-    """The pauses between a refusal and the next attempt, which a server under load needs."""
-    made: list[None] = []
-
-    async def pause() -> None:
-        made.append(None)
-
-    monkeypatch.setattr("recipes.common.retrying.pause", pause)
-    return made
-
-
-async def test_a_server_that_throttles_is_asked_again(pauses: list[None]) -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        await zk.create("/data", b"1")
-        with server.answering("multiRead", ThrottledError, times=2) as throttled:
-            async with Cache(zk, "/data") as cache:
-                await throttled.until_hit(2)
-                assert shown(cache) == await tree(zk, "/data")
-        async with Cache(zk, "/data") as cache:
-            changes = cache.changes()
-            with server.answering("multiRead", ThrottledError, times=2) as throttled:
-                await zk.set("/data", b"2")
-                change = await anext(changes)
-                await throttled.until_hit(2)
-            assert change.after is not None
-            assert change.after.data == b"2"
-            assert cache.is_current
-            changes.close()
-    assert len(pauses) == 4
-
-
 async def test_a_watch_that_is_refused_in_a_new_session_ends_the_cache() -> None:
     """What is in it is kept, but it is not current any more."""
     async with Server() as server, zkwire.connect(server.hosts) as zk:
@@ -802,22 +618,6 @@ async def test_a_closed_stream_gets_no_more_changes() -> None:
         await anext(other)
         with pytest.raises(StopAsyncIteration):
             await anext(closed)
-
-
-async def test_a_server_that_throttles_is_asked_for_the_watch_again_in_a_new_session(pauses: list[None]) -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        await zk.create("/data", b"1")
-        async with Cache(zk, "/data") as cache:
-            changes = cache.changes()
-            with server.answering("addWatch", ThrottledError, times=2) as throttled:
-                server.expire(zk.session_id)
-                await throttled.until_hit(2)
-            await zk.set("/data", b"2")
-            change = await anext(changes)
-            assert change.after is not None
-            assert change.after.data == b"2"
-            changes.close()
-    assert len(pauses) == 2
 
 
 @pytest.mark.parametrize("is_error_of_the_block", [False, True])

@@ -337,31 +337,12 @@ def test_events_cost_few_reads(
     assert questions_of(mirror) == reads
 
 
-def test_the_node_above_the_root_is_not_read() -> None:
-    mirror = filled("/r")
-    mirror.handle_event(WatchEvent(DELETED, "/r", 9))
-    assert not mirror.has_questions
-    mirror.handle_event(WatchEvent(CREATED, "/r", 10))
-    assert questions_of(mirror) == ["/r"]
-
-
 @pytest.mark.parametrize("what", [CREATED, CHANGED, DELETED])
 def test_an_event_older_than_the_known_state_costs_no_read(what: WatchEventType) -> None:
     mirror = filled("/r", "/r/a")
     assert mirror.handle_event(WatchEvent(what, "/r/a", 2 if what is not DELETED else 1)) == []
     assert "/r/a" not in questions_of(mirror)
     assert "/r/a" in mirror.nodes
-
-
-def test_many_changes_of_a_node_cost_one_read() -> None:
-    mirror = filled("/r", "/r/a")
-    for zxid in range(10, 20):
-        mirror.handle_event(WatchEvent(CHANGED, "/r/a", zxid))
-    [question] = mirror.next_questions(100)
-    mirror.handle_event(WatchEvent(CHANGED, "/r/a", 20))
-    [change] = mirror.handle_answer(question, Answer(node(2, 20)))
-    assert (change.type, change.after) == (CHANGED, node(2, 20))
-    assert not mirror.has_questions
 
 
 def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None:
@@ -373,14 +354,6 @@ def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None
         assert mirror.handle_answer(question, Answer(node(2, 8))) == []
         assert questions_of(mirror) == ["/r"]
         assert "/r/a" not in mirror.nodes
-
-
-def test_a_resync_reads_every_known_node() -> None:
-    mirror = filled("/r", "/r/a", "/r/a/b", "/r/c")
-    assert not mirror.has_questions
-    mirror.resync()
-    assert not mirror.is_complete
-    assert questions_of(mirror) == ["/r/*", "/r/a/*", "/r/c/*", "/r/a/b/*"]
 
 
 def test_a_new_session_may_show_an_older_state() -> None:

@@ -97,16 +97,6 @@ async def test_our_own_cancellation_is_withdrawn_even_if_another_one_comes_while
     assert counts == [1]  # the other cancellation
 
 
-async def test_work_that_is_cancelled_from_outside_leaves_the_body_alone() -> None:
-    """As at the end of asyncio.run, which cancels all tasks."""
-    background = BackgroundTask(asyncio.sleep(60))
-    (task,) = asyncio.all_tasks() - {this_task()}
-    task.cancel()
-    await asyncio.wait({task})
-    assert this_task().cancelling() == 0
-    await background.leave(None)
-
-
 async def test_a_cancellation_that_is_not_ours_goes_on() -> None:
     """As that of asyncio.timeout, which counts the cancellations of its task."""
     with body_raises(TimeoutError):

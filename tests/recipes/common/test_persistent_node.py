@@ -9,7 +9,7 @@ import pytest
 
 import zkwire
 from recipes.common.persistent_node import PersistentNode, checked_data
-from tests.support.client import cancelled, turns
+from tests.support.client import turns
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome, until
 from tests.support.virtual_time import a_client, in_virtual_time
@@ -129,23 +129,6 @@ async def test_a_write_meets_a_node_that_was_deleted_and_waits_until_it_is_back(
         await nothing_stays(stage)
 
 
-async def test_keeping_goes_on_after_a_transient_refusal() -> None:
-    async with scene(P) as stage:
-        async with kept(stage):
-            for operation in ("create", "getData"):
-                with stage.server.answering(
-                    operation, zkwire.ThrottledError, session=stage.zk.session_id, times=2
-                ) as refused:
-                    await stage.other.delete(NODE)
-                    await refused.until_hit(2)
-
-                async def is_back() -> bool:
-                    return await stage.other.exists(NODE) is not None
-
-                await until(is_back)
-        await nothing_stays(stage)
-
-
 @pytest.mark.parametrize("missed_by", ["getData", "getChildren"])
 async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_keeping(missed_by: str) -> None:
     """One of the two does not find it, and a watch of the other one would be on the node of another session."""
@@ -158,19 +141,6 @@ async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_
         assert missing.hits == 1
         assert await stage.other.exists(NODE) is not None
         await stage.zk.delete(NODE)
-
-
-@in_virtual_time
-async def test_a_request_that_is_refused_for_the_moment_is_sent_again_each_tenth_of_a_second() -> None:
-    async with a_client() as (server, zk):
-        await zk.create(P)
-        ours = of(zk)
-        await ours.acquire()
-        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "getData" else None
-        keeping = asyncio.create_task(ours.keep())
-        await asyncio.sleep(0.95)
-        assert server.names("ping").count("getData") == 10
-        await cancelled(keeping)
 
 
 @in_virtual_time

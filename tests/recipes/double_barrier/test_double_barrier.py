@@ -1,7 +1,6 @@
 """The double barrier: members enter together and leave together, and no member waits for one that is gone."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -12,15 +11,15 @@ from recipes import DoubleBarrier
 
 # -- the double barrier -----------------------------------------------------------------------------------------------
 from tests.recipes.plays.others import meet, take_part
-from tests.support.client import Server, turns
+from tests.support.client import Server
 from tests.support.everywhere import (
     Scene,
     below,
     nothing_stays,
     scene,
 )
-from tests.support.recipes import body_raises, outcome, until, until_armed, until_state, until_watches
-from zkwire import Client, SessionState
+from tests.support.recipes import body_raises, outcome, until, until_armed, until_watches
+from zkwire import Client
 from zkwire.testing import RealServer
 
 
@@ -89,22 +88,6 @@ async def test_one_look_is_enough_for_the_last_member_to_enter_and_to_leave() ->
         await nothing_stays(stage)
 
 
-async def test_surplus_members_wait_for_the_next_round() -> None:
-    async with scene() as stage:
-        barriers = [DoubleBarrier(stage.zk, stage.path, 2) for _ in range(4)]
-        entering = [asyncio.create_task(barrier.enter()) for barrier in barriers]
-        await until_members(stage.other, stage.path, 4)
-        await until(lambda: sum(task.done() for task in entering) == 2)
-        first = [barrier for barrier, task in zip(barriers, entering, strict=True) if task.done()]
-        second = [barrier for barrier in barriers if barrier not in first]
-        await stage.zk.ping()
-        assert sum(task.done() for task in entering) == 2
-        await asyncio.gather(*(barrier.leave() for barrier in first))
-        await asyncio.gather(*entering)
-        await asyncio.gather(*(barrier.leave() for barrier in second))
-        await nothing_stays(stage)
-
-
 FORMER = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab-of-2-0000000000"  # named like a member
 
 
@@ -138,12 +121,6 @@ async def test_a_member_with_another_count_gets_an_error_that_names_both(inside:
         async with DoubleBarrier(stage.zk, stage.path, 1):  # the count may change when no member is left
             pass
         await nothing_stays(stage)
-
-
-async def test_a_node_that_only_looks_like_a_member_has_no_say_about_the_count() -> None:
-    async with scene() as stage:
-        await stage.other.create(f"{stage.path}/{FORMER.replace('-of-2', '-of-7')}", make_parents=True)
-        await meet(stage)
 
 
 @pytest.mark.parametrize("forged", [[], [FORMER], [FORMER] * 2, [FORMER, "other"]])
@@ -229,19 +206,6 @@ async def test_nodes_that_only_look_like_members_are_not_waited_for(
         await asyncio.gather(*(barrier.leave(within=20) for barrier in barriers))
 
 
-async def test_members_enter_in_the_order_in_which_they_came() -> None:
-    async with scene() as stage:
-        await stage.other.create(stage.path)
-        order: list[int] = []
-
-        async def take_part(number: int) -> None:
-            async with DoubleBarrier(stage.zk, stage.path, 2):
-                order.append(number // 2)
-
-        await asyncio.gather(*(take_part(number) for number in range(12)))
-        assert order == sorted(order)
-
-
 @pytest.mark.parametrize(("operation", "node"), [("getChildren", ""), ("getData", "/ready")])
 async def test_the_end_of_a_dead_round_does_not_end_the_next_round(operation: str, node: str) -> None:
     """A member sees that all members of a round are gone.  Before it deletes `ready`, the next round begins: before it
@@ -316,49 +280,6 @@ async def test_misuse_is_refused() -> None:
         await barrier.leave()
 
 
-async def test_a_member_that_comes_between_two_sessions_enters_with_the_others() -> None:
-    async with scene() as stage:
-        await stage.other.create("/b")
-        one, two = DoubleBarrier(stage.zk, "/b", 2), DoubleBarrier(stage.other, "/b", 2)
-        expired = asyncio.create_task(until_state(stage.zk, SessionState.EXPIRED))
-        await asyncio.sleep(0)
-        stage.server.expire(stage.zk.session_id)
-        await expired
-        assert not stage.zk.session_id
-        with stage.server.hold_replies("create", path=re.compile("/b/.*"), times=1) as held:
-            entering = asyncio.create_task(one.enter(within=5))
-            await held.until_hit()
-            other = asyncio.create_task(two.enter(within=5))
-            await other
-        await entering
-        await asyncio.gather(one.leave(within=5), two.leave(within=5))
-
-
-async def test_a_member_that_must_not_read_its_own_node_gets_the_error(each_server: Server, path: str) -> None:
-    """Its own node is not a stranger's: to make another one, again and again, would not help."""
-    async with zkwire.connect(each_server.hosts) as zk:
-        await zk.create(path)
-        with pytest.raises(zkwire.NoAuthError):
-            await DoubleBarrier(zk, path, 2, acl=[zkwire.digest_acl("other", "password")]).enter(within=10)
-        stat = await zk.exists(path)
-        assert stat is not None
-        assert stat.cversion <= 2  # one member came and went
-
-
-@pytest.mark.parametrize("refusal", [zkwire.NoAuthError, zkwire.QuotaExceededError])
-async def test_a_member_that_cannot_find_out_whether_a_round_has_ended_gets_the_refusal(
-    refusal: type[zkwire.ServerError],
-) -> None:
-    async with scene() as stage:
-        await stage.other.create(stage.path, b"1")
-        await stage.other.create(f"{stage.path}/ready", b"of no members")
-        with stage.server.answering("getData", refusal, path=stage.path, session=stage.zk.session_id) as refused:
-            with pytest.raises(refusal):
-                await DoubleBarrier(stage.zk, stage.path, 1).enter(within=10)
-            assert refused.hits == 1
-        assert await stage.other.get_children(stage.path) == ["ready"]
-
-
 # -- what one member sends, and what it does about a refusal -----------------------------------------------------------
 
 
@@ -430,28 +351,6 @@ async def test_a_round_of_the_first_member_and_of_the_last_one_request_by_reques
         await until_watches(each_server, 0)
 
 
-async def test_a_member_is_in_one_round_at_a_time() -> None:
-    async with scene() as stage:
-        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
-        entering = asyncio.create_task(mine.enter())
-        await until_armed(2, stage.zk)
-        with pytest.raises(RuntimeError, match="has entered already"):
-            await mine.enter()
-        with pytest.raises(RuntimeError, match="has not entered"):
-            await mine.leave()
-        await theirs.enter(within=5)
-        await entering
-        leaving = asyncio.create_task(mine.leave())
-        await until_armed(1, stage.zk)
-        with pytest.raises(RuntimeError, match="has entered already"):
-            await mine.enter()
-        with pytest.raises(RuntimeError, match="has not entered"):
-            await mine.leave()
-        await theirs.leave(within=5)
-        await leaving
-        await nothing_stays(stage)
-
-
 SECRET = zkwire.digest_acl("us", "secret")
 
 
@@ -476,46 +375,6 @@ async def test_a_barrier_that_others_have_made_with_a_wider_acl_is_reported(capl
         async with DoubleBarrier(us, stage.path, 1, acl=[SECRET]):
             pass
         assert f"{stage.path} exists with an ACL that allows more than acl= asks for" in caplog.text
-
-
-@pytest.mark.parametrize("operation", ["create", "getChildren", "getData", "exists"])
-async def test_a_refusal_while_a_member_enters_is_raised_and_its_node_removed(operation: str) -> None:
-    """`getData` reads its own node, `exists` looks for a round."""
-    async with scene() as stage:
-        await stage.other.create(stage.path)
-        refusing = stage.server.answering(operation, zkwire.NoAuthError, session=stage.zk.session_id)
-        with refusing, pytest.raises(zkwire.NoAuthError):
-            await DoubleBarrier(stage.zk, stage.path, 2).enter(within=5)
-        await nothing_stays(stage)
-
-
-async def test_a_refusal_of_the_beginning_of_a_round_is_raised_and_the_node_removed() -> None:
-    async with scene() as stage:
-        await stage.other.create(
-            stage.path, acl=[zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.WRITE, "world", "anyone")]
-        )
-        with pytest.raises(zkwire.TransactionError) as refused:  # the version of the barrier's node cannot be counted
-            await DoubleBarrier(stage.zk, stage.path, 1).enter(within=5)
-        assert isinstance(refused.value.cause, zkwire.NoAuthError)
-        await nothing_stays(stage)
-
-
-async def test_a_member_that_may_not_read_another_one_gets_the_refusal() -> None:
-    """It cannot count that one, and must not take it for a node that is no member's."""
-    async with scene() as stage:
-        theirs = DoubleBarrier(stage.other, stage.path, 2)
-        entering = asyncio.create_task(theirs.enter())
-        await until_armed(2, stage.other)
-        (name,) = await members(stage.other, stage.path)
-        mine = DoubleBarrier(stage.zk, stage.path, 2)
-        path, refusal = f"{stage.path}/{name}", zkwire.QuotaExceededError
-        refusing = stage.server.answering("getData", refusal, path=path, session=stage.zk.session_id)
-        with refusing, pytest.raises(refusal):
-            await mine.enter(within=5)
-        await mine.enter(within=5)
-        await entering
-        await asyncio.gather(mine.leave(), theirs.leave())
-        await nothing_stays(stage)
 
 
 async def test_a_member_whose_node_is_deleted_before_it_watches_it_enters_again() -> None:
@@ -603,44 +462,6 @@ async def test_a_member_whose_session_ends_enters_no_forged_round() -> None:
         await nothing_stays(stage)
 
 
-@pytest.mark.parametrize("inside", [False, True])
-async def test_without_renewal_an_expired_session_ends_the_wait_with_an_error(inside: bool) -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as mortal:
-        mine, theirs = DoubleBarrier(mortal, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
-        waiting = asyncio.create_task(mine.enter(within=5))
-        await until_armed(2, mortal)
-        if inside:
-            await theirs.enter(within=5)
-            await waiting
-            waiting = asyncio.create_task(mine.leave(within=5))
-            await until_armed(1, mortal)
-        stage.server.expire(mortal.session_id)
-        with pytest.raises(zkwire.SessionExpiredError):
-            await waiting
-        if inside:
-            await theirs.leave(within=5)
-        await nothing_stays(stage)
-
-
-async def test_a_member_whose_session_ends_enters_no_round_of_others() -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts) as third:
-        mine = DoubleBarrier(stage.zk, stage.path, 2)
-        entering = asyncio.create_task(mine.enter(within=5))
-        await until_armed(2, stage.zk)
-        with stage.server.refuse_connections():
-            stage.server.expire(stage.zk.session_id)
-            await until_state(stage.zk, SessionState.SUSPENDED, SessionState.CONNECTING, SessionState.EXPIRED)
-            others = [DoubleBarrier(zk, stage.path, 2) for zk in (stage.other, third)]
-            await asyncio.gather(*(barrier.enter(within=5) for barrier in others))
-        await until_members(stage.other, stage.path, 3)
-        await stage.zk.ping()
-        assert not entering.done()
-        await asyncio.gather(*(barrier.leave(within=5) for barrier in others))
-        await asyncio.gather(entering, others[0].enter(within=5))
-        await asyncio.gather(mine.leave(within=5), others[0].leave(within=5))
-        await nothing_stays(stage)
-
-
 async def test_a_surplus_member_sleeps_until_the_first_member_of_the_round_has_gone() -> None:
     async with observed_scene() as (stage, asked):
         inside = [DoubleBarrier(stage.other, stage.path, 3) for _ in range(3)]
@@ -709,26 +530,6 @@ async def test_a_failed_member_looks_whether_the_round_has_ended_and_ends_it_onl
             assert await stage.other.get_children(stage.path) == []
 
 
-async def test_a_body_that_has_failed_ends_when_its_node_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a program may end behind it: the others do not wait for this member until its session expires."""
-    monkeypatch.setattr("recipes.double_barrier.double_barrier.LEAVES_WITHIN", 0.0)
-    async with scene() as stage:
-
-        async def fail() -> None:
-            async with DoubleBarrier(stage.zk, stage.path, 1):
-                raise LookupError("failed")
-
-        with stage.server.hold_replies("delete", session=stage.zk.session_id) as deleting:
-            failing = asyncio.create_task(fail())
-            await deleting.until_hit()
-            await stage.other.ping()
-            await turns(20)
-            assert not failing.done()
-        assert isinstance(await outcome(failing), LookupError)
-        await take_part(DoubleBarrier(stage.zk, stage.path, 1))
-        await nothing_stays(stage)
-
-
 # -- the end of a round ------------------------------------------------------------------------------------------------
 
 
@@ -775,16 +576,6 @@ async def test_a_first_member_whose_node_is_deleted_while_it_ends_the_round_ends
         # The first sync: our server may lag behind the leader.  The second one belongs to the end of the round.
         expected = ["getChildren", "multi", "sync", "getChildren", "sync", "getData", "getData", "multi"]
         assert asked.new() == expected
-
-
-@pytest.mark.parametrize("is_there", [True, False])
-async def test_a_refusal_of_the_end_of_a_round_is_raised(is_there: bool) -> None:
-    async with scene() as stage:
-        barrier = await in_alone(stage, is_there=is_there)
-        await stage.other.set_acl(stage.path, [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.DELETE, "world", "anyone")])
-        with pytest.raises(zkwire.TransactionError) as refused:
-            await barrier.leave(within=5)
-        assert isinstance(refused.value.cause, zkwire.NoAuthError)
 
 
 async def test_a_barrier_that_is_deleted_and_made_again_between_two_reads_can_be_left() -> None:
