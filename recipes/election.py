@@ -16,13 +16,11 @@ from typing import ClassVar, Final, Self
 import zkwire
 from recipes.common.event_loops import same_loop
 from recipes.common.numbers import in_order, next_number
-from recipes.line.lease import Lease, LockLostError
+from recipes.line.known import line_of
+from recipes.line.lease import WRITTEN_OVER, Lease, LockLostError
 from recipes.line.line import Line
-from recipes.line.locking import Hold, Locking
-from recipes.line.loss_monitor import WRITTEN_OVER
-from recipes.line.own_data import OwnData, WrittenOverError
-from recipes.line.sight import Sight
-from recipes.line.strangers import is_ticket, no_tickets, strangers_of
+from recipes.line.locking import Hold, LineLock
+from recipes.line.ticket import Ticket, VersionedWriter, WrittenOverError, is_ticket
 from zkwire import (
     ACL,
     Client,
@@ -45,6 +43,8 @@ LATCH_PREFIX: Final = "latch-"  # that of Curator's LeaderLatch, which can take 
 class Term(Lease):
     """A term of leadership: a lease whose `token` is greater than those of all leaders before.
 
+    ::
+
         async with term: ...       # cancelled when the leadership is lost; resigns at the end
 
     It has all that Lease has.  Entering a term that is over raises LockLostError or, if it was resigned, RuntimeError.
@@ -52,12 +52,12 @@ class Term(Lease):
 
     _noun: ClassVar = "leadership"
 
-    __slots__ = ("_hold", "_is_entered", "_is_repeated", "_own_data")
+    __slots__ = ("_hold", "_is_entered", "_is_repeated", "_writer")
 
     _hold: Hold[Term]
     _is_entered: bool
     _is_repeated: bool
-    _own_data: OwnData
+    _writer: VersionedWriter
 
     async def resign(self) -> None:
         """Let the next candidate lead; the same as `release`: a body that another task runs is stopped first."""
@@ -66,27 +66,34 @@ class Term(Lease):
     async def set(self, data: bytes) -> None:
         """Replace the data that observers and `candidates` see, for this term only (one setData).
 
-        Raises: LockLostError after the term, and when another client has written into the term's node; RuntimeError
-        when the term was resigned; NoNodeError if the term is lost at that moment; ConnectionLostError, and then the
-        data may have been replaced.
-        Cancellation: the data may have been replaced or not.
-        Order: that of the calls.
+        Raises:
+            LockLostError: after the term, and when another client has written into the term's node.
+            RuntimeError: if the term was resigned.
+            NoNodeError: if the term is lost at that moment.
+            ConnectionLostError: if the answer was lost; the data may have been replaced.
+
+        Cancellation:
+            The data may have been replaced or not.
+
+        Order:
+            The data is written in the order of the calls.
         """
         self.check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"the data of a term must be bytes, not {data!r}")
         try:
-            await self._own_data.write(lambda version: bytes(data))
+            await self._writer.write(lambda version: bytes(data))
         except WrittenOverError:
             raise self._lose(WRITTEN_OVER) from None
 
     def prepare(self, *, is_repeated: bool) -> Self:
         """Return this term, ready for `async with`; called by the election.
 
-        Arguments: `is_repeated`, whether it comes from `Election.terms`: its loss is then no error, because the caller
-        gets another term.
+        Args:
+            is_repeated: Whether it comes from `Election.terms`: its loss is then no error, because the caller gets
+                another term.
         """
-        self._own_data = OwnData(self._zk, self.ticket)
+        self._writer = VersionedWriter(self._zk, self.ticket)
         self._hold = Hold(self._checked)
         self._is_entered = False
         self._is_repeated = is_repeated
@@ -125,8 +132,10 @@ class Term(Lease):
         return self._is_repeated and isinstance(error, LockLostError) and error.path == self.path
 
 
-class Election(Locking[Term]):
+class Election(LineLock[Term]):
     """An election: one candidate leads in the whole cluster, and the one that has waited longest follows it.
+
+    ::
 
         async with Election(zk, "/election", data=b"host-1").lead() as term:   # waits until it leads
             ...                                   # cancelled, and LockLostError raised, when the leadership is lost
@@ -138,34 +147,43 @@ class Election(Locking[Term]):
     A leader that cannot be certain any more to lead is cancelled before another one begins; docs/waiting-line.md has
     the argument and its assumptions.  `term.token` protects a store even from a leader that does not notice.
 
-    Arguments: `path`, the election's node, created as a container if it is missing, with persistent parents; `data`,
-    shown to observers while this candidate leads; `acl`, of all nodes that are created, the same as that of Lock.
-    Order: by tickets, in the order in which creates reach the leader of the ensemble.  Every call of `lead` is a
-    candidate of its own, also when tasks share this object, and queues behind the present candidates.
-    Requests: those of Lock.
+    Args:
+        path: The election's node, created as a container if it is missing, with persistent parents.
+        data: Shown to observers while this candidate leads.
+        acl: The same as in Lock.
+
+    Order:
+        By tickets, in the order in which creates reach the leader of the ensemble.  Every call of `lead` is a candidate
+        of its own, also when tasks share this object, and queues after the present candidates.
+
+    Requests:
+        Those of Lock.
     """
 
     _noun = "leadership of"
 
     def __init__(self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
-        super().__init__(zk, validate_path(path))
         if not isinstance(data, bytes):
             raise TypeError(f"the data of a candidate must be bytes, not {data!r}")
-        self._line = Line(zk, self.path, prefix=LATCH_PREFIX, data=data, acl=acl)
+        super().__init__(zk, Line(zk, validate_path(path), prefix=LATCH_PREFIX, data=data, acl=acl))
 
     def lead(self, *, within: float | None = None) -> Hold[Term]:
         """Return a context manager that becomes a candidate, waits until it leads, and resigns at the end.
 
         When the leadership is lost, or another task resigns, the body is cancelled, and LockLostError is raised in
         place of the cancellation.  A term that another task resigns lasts until the body has ended.
-        Without a body, use `acquire`, or `try_acquire` to lead at once or not at all.
-        Arguments: `within`, how many seconds to wait at most until it leads; None: without limit.
-        Raises, Cancellation: the same as `acquire`.
+        Without a body, use `acquire`, or `try_acquire` to lead at once or not at all.  Errors and cancellation are
+        those of `acquire`.
+
+        Args:
+            within: How many seconds to wait at most until it leads; None: without limit.
         """
         return self.hold(within=within)
 
     def terms(self) -> Terms:
         """Return one term after another: a candidate that queues again after each term.
+
+        ::
 
             async for term in election.terms():
                 async with term:
@@ -184,14 +202,23 @@ class Election(Locking[Term]):
 
         It gives bytes, or None while there is no leader.  It may skip some of several quick changes, but never the last
         one.  It shows neither reconnects nor new sessions.  Two successive leaders with equal data are given one after
-        the other.
-        It watches only the node of the leader, so that other candidates never wake an observer; without candidates it
-        watches the election's node.
-        Raises, from the iteration: SessionExpiredError (only with `renew=False`), SessionClosedError; NoAuthError.
-        Cancellation: a cancelled wait removes its watch from the server; the iteration may be continued.  A loop may be
-        left by `break`; a stream that is kept in a variable should be closed, by `close()` or `async with`.
-        Order: that of the changes.
-        Requests: getChildren2 and getData for each leader, getData for each change of its data.
+        the other.  It watches only the node of the leader, so that other candidates never wake an observer; without
+        candidates it watches the election's node.
+
+        Raises:
+            SessionExpiredError: from the iteration, only with `renew=False`.
+            SessionClosedError: from the iteration, if the client is closed.
+            NoAuthError: from the iteration, if a node must not be read.
+
+        Cancellation:
+            A cancelled wait removes its watch from the server; the iteration may be continued.  A loop may be left by
+            `break`; a stream that is kept in a variable should be closed, by `close()` or `async with`.
+
+        Order:
+            The data comes in the order of the changes.
+
+        Requests:
+            getChildren2 and getData for each leader, getData for each change of its data.
         """
         return LeaderStream(self._zk, self.path)
 
@@ -199,8 +226,12 @@ class Election(Locking[Term]):
         """Return the data of all candidates, in their order: the first one leads.
 
         Candidates that leave during the call are omitted, and so are nodes that are not ephemeral.
-        Raises: NoAuthError when the data of one of them must not be read.
-        Requests: getChildren2, and in one write a getData for each candidate.
+
+        Raises:
+            NoAuthError: if the data of one of them must not be read.
+
+        Requests:
+            getChildren2, and in one write a getData for each candidate.
         """
         try:
             children, stat = await self._zk.get_children_and_stat(self.path)
@@ -217,12 +248,8 @@ class Election(Locking[Term]):
                 found.append(answer.data)
         return found
 
-    async def _acquire(self, sight: Sight | None = None) -> Term:
-        return Term(self._zk, await self._line.acquire(sight)).prepare(is_repeated=False)
-
-    async def _try_acquire(self, sight: Sight | None = None) -> Term | None:
-        ticket = await self._line.try_acquire(sight)
-        return None if ticket is None else Term(self._zk, ticket).prepare(is_repeated=False)
+    def _lease(self, ticket: Ticket) -> Term:
+        return Term(self._zk, ticket).prepare(is_repeated=False)
 
 
 class Terms:
@@ -230,9 +257,10 @@ class Terms:
 
     Asking for the next term resigns the previous one, if it still lasts, and queues behind the other candidates.  A
     loop may be left by `break`: a term that was not entered is resigned.  An iterator that is kept in a variable should
-    be closed, by `aclose()` or `async with`.
-    Raises, from the iteration: the same as `Election.acquire`.
-    Cancellation: of a wait for the next term leaves no node.
+    be closed, by `aclose()` or `async with`.  The iteration raises what `Election.acquire` raises.
+
+    Cancellation:
+        A cancelled wait for the next term leaves no node.
     """
 
     def __init__(self, zk: Client, line: Line) -> None:
@@ -253,7 +281,8 @@ class Terms:
     async def aclose(self) -> None:
         """End the iteration, resign the present term if there is one, and return as its `release` does.
 
-        Cancellation: the term is resigned nevertheless.
+        Cancellation:
+            The term is resigned anyway.
         """
         self._is_closed = True
         term, self._term = self._term, None
@@ -298,7 +327,7 @@ class LeaderStream(ValueStream[bytes | None]):
         super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
         self._zk = zk
         self._leader: str | None = None
-        self._strangers = strangers_of(zk, path)
+        self._known = line_of(zk, path)
 
     def _heard(self, event: WatchEvent) -> None:
         if event.type is WatchEventType.DELETED:
@@ -306,34 +335,34 @@ class LeaderStream(ValueStream[bytes | None]):
 
     async def _look(self) -> tuple[object, bytes | None]:
         """Return the leader's data, and leave one watch that fires when it changes."""
-        strange: set[str] = set()
+        foreign: set[str] = set()
         while not self._is_closed:
             if self._leader is not None:
                 node = await self._found(self._zk.get_and_watch(join_path(self.path, self._leader), into=self._watches))
                 if node is not None and not is_ticket(node[0].stat):
-                    self._strangers.found_no_ticket(join_path(self.path, self._leader))
-                    strange.add(self._leader)
+                    self._known.found_foreign(self._leader)
+                    foreign.add(self._leader)
                     self._disarm()
                 elif node is not None:
                     # The data cannot tell two states apart: the leader may write the same data again, and the next
                     # leader may have the same data.
                     return (self._leader, node[0].stat.mzxid), node[0].data
             listed = await self._found(self._zk.get_children_and_stat(self.path))
-            candidates = _candidates(*listed, strange) if listed is not None else []
-            if strange:
-                found = await no_tickets(self._zk, self.path, candidates)
-                strange.update(found)
+            candidates = _candidates(*listed, foreign) if listed is not None else []
+            if foreign:
+                found = await self._known.foreign_among(self._zk, candidates)
+                foreign.update(found)
                 del candidates[: len(found)]
             self._leader = next(iter(candidates), None)
-            if self._leader is None and await self._has_no_candidate(strange):
+            if self._leader is None and await self._has_no_candidate(foreign):
                 break
         return None, None
 
-    async def _has_no_candidate(self, strange: set[str]) -> bool:
+    async def _has_no_candidate(self, foreign: set[str]) -> bool:
         """Leave a watch for the first candidate and return True; return False, without a watch, if there is one now."""
         found = await self._found(self._zk.get_children_stat_and_watch(self.path, into=self._watches))
         if found is not None:
-            self._leader = next(iter(_candidates(found[0], found[1], strange)), None)
+            self._leader = next(iter(_candidates(found[0], found[1], foreign)), None)
             is_empty = self._leader is None
         else:
             # The election's node is missing: watch for its creation.
@@ -343,5 +372,5 @@ class LeaderStream(ValueStream[bytes | None]):
         return is_empty
 
 
-def _candidates(names: Iterable[str], parent: Stat, strange: set[str]) -> list[str]:
-    return [name for name in in_order(names, next_number(parent)) if name not in strange]
+def _candidates(names: Iterable[str], parent: Stat, foreign: set[str]) -> list[str]:
+    return [name for name in in_order(names, next_number(parent)) if name not in foreign]

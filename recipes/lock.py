@@ -1,44 +1,133 @@
 """The fair lock, which queues on two levels, and the re-entrant lock.
 
 Tasks of one process that share a Lock object queue in this process.  Only the first of them has a ticket in ZooKeeper's
-line.
+line.  So a process costs the ensemble one node, however many tasks wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from recipes.common.arguments import checked_within, current_task
 from recipes.line.lease import Lease
 from recipes.line.line import Line
-from recipes.line.local_queue import LocalQueue
-from recipes.line.locking import Locking
-from recipes.line.sight import Sight
+from recipes.line.locking import LineLock
+from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, validate_path
 
 
-class Lock(Locking[Lease]):
+class LocalQueue:
+    """A first-in, first-out queue of tasks: one task has the turn, the others wait for it.
+
+    Args:
+        zk: The client whose end ends every wait.
+        passes: How many times in succession a task may pass its ticket to the next task, while other processes wait.
+        drop: Called with a ticket that was passed on and that no task takes.
+    """
+
+    def __init__(self, zk: Client, passes: int, drop: Callable[[Ticket], None]) -> None:
+        self._on_closed = zk.on_closed
+        self._passes = self._passes_left = passes
+        self._drop = drop
+        self._is_taken = False
+        self._waiting: deque[asyncio.Future[Ticket | None]] = deque()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no task has the turn."""
+        return not self._is_taken
+
+    async def wait(self) -> Ticket | None:
+        """Wait for the turn; return the ticket that the task before passed on, or None.
+
+        Raises:
+            SessionError: if the client is closed or its session is over for good: the task that has the turn may never
+                release it.
+
+        Cancellation:
+            If the turn arrived at the same moment, it is passed on.
+        """
+        if not self._is_taken:
+            self._is_taken = True
+            return None
+        waiter: asyncio.Future[Ticket | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        self._on_closed.add(self._end)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.cancelled():
+                if waiter in self._waiting:  # not there if `_pass_on` has skipped it meanwhile
+                    self._waiting.remove(waiter)
+            elif waiter.exception() is None:
+                # The turn came in the same step of the event loop as the cancellation: without this it would be lost,
+                # and every later task would wait for ever.
+                self._pass_on(waiter.result())
+            raise
+        finally:
+            if not self._waiting:
+                self._on_closed.discard(self._end)
+
+    def wants_ticket(self) -> bool:
+        """Return whether a task waits, and the ticket may be passed on once more before other processes have a turn."""
+        return self._passes_left > 0 and not all(waiter.done() for waiter in self._waiting)
+
+    def pass_ticket(self, ticket: Ticket) -> None:
+        """Pass the turn to the next task, together with `ticket`."""
+        self._passes_left -= 1
+        self._pass_on(ticket)
+
+    def pass_turn(self) -> None:
+        """Pass the turn to the next task, which needs a ticket of its own, after those of the other processes."""
+        self._passes_left = self._passes
+        self._pass_on(None)
+
+    def _pass_on(self, ticket: Ticket | None) -> None:
+        while self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # a task that was cancelled may still be in the queue
+                waiter.set_result(ticket)
+                return
+        self._is_taken = False
+        if ticket is not None:
+            self._drop(ticket)
+
+    def _end(self) -> None:
+        while self._waiting:
+            waiter, error = self._waiting.popleft(), self._on_closed.error
+            if error is not None and not waiter.done():
+                waiter.set_exception(error)
+
+
+class Lock(LineLock[Lease]):
     """A fair lock: one holder in the whole cluster, served in the order of the tickets.
+
+    ::
 
         async with Lock(zk, "/locks/account-221890") as lease: ...             # waits
         async with lock.hold(within=5.0) as lease: ...                         # waits 5 seconds at the most
         lease = await lock.acquire(within=5.0); ...; await lease.release()     # without a body to cancel
         lease = await lock.try_acquire()                                       # None at once if it is held
 
-    Arguments: `path`, the lock's node, created as a container when it is missing, with persistent parents; `data`,
-    stored in the nodes of our tickets, for people to read, None: the host, the process id and the file name of the
-    program, such as b"web-1 4711 backup.py"; `acl`, of every node that is created, which must let all
-    contenders read, None: all clients may use the lock and read the tickets, into which only their own client may
-    write, or all clients if that one has no identity; `local_passes`, how many times in succession a ticket may be
-    passed on to the next task that waits on this object, before the other processes have a turn again: the leases of
-    one ticket share one token.
-    Order: by tickets, which are numbered in the order in which the creates reach the ensemble's leader.  Tasks of one
-    process that share this object: in the order of their calls.
-
     What is promised: docs/waiting-line.md.  In short: while a body runs, no other body runs, unless a body does not
     stop when it is cancelled, its event loop is blocked, or clocks run at different speeds.  `lease.token` protects a
     store even then.
+
+    Args:
+        path: The lock's node, created as a container when it is missing, with persistent parents.
+        data: Stored in the nodes of our tickets, for people to read; None: the host, the process id and the file name
+            of the program, such as b"web-1 4711 backup.py".
+        acl: The ACL of every node that is created, which must let all contenders read; None: all clients may use the
+            lock and read the tickets, into which only their own client may write, or all clients if that one has no
+            identity.
+        local_passes: How many times in succession a ticket may be passed on to the next task that waits on this object,
+            before the other processes have a turn again: the leases of one ticket share one token.
+
+    Order:
+        By tickets, which are numbered in the order in which the creates reach the ensemble's leader.  Tasks of one
+        process that share this object: in the order of their calls.
     """
 
     def __init__(
@@ -52,34 +141,34 @@ class Lock(Locking[Lease]):
     ) -> None:
         if local_passes < 0:
             raise ValueError(f"local_passes is at least 0, not {local_passes!r}")
-        super().__init__(zk, validate_path(path))
-        self._line = Line(zk, self.path, data=data, acl=acl)
+        super().__init__(zk, Line(zk, validate_path(path), data=data, acl=acl))
         self._local_queue = LocalQueue(zk, local_passes, self._line.leave)
 
-    async def _acquire(self, sight: Sight | None = None) -> Lease:
+    def _lease(self, ticket: Ticket) -> Lease:
+        return Lease(self._zk, ticket, self._local_queue)
+
+    async def _acquire(self) -> Lease:
         """Wait for the turn in this process; if it comes without a ticket, wait in ZooKeeper's line."""
         ticket = await self._local_queue.wait()
         try:
             if ticket is None or not await self._line.still_owns(ticket):
-                ticket = await self._line.acquire(sight)
+                ticket = await self._line.acquire()
         except BaseException:
             self._local_queue.pass_turn()
             raise
-        return Lease(self._zk, ticket, self._local_queue)
+        return self._lease(ticket)
 
-    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
+    async def _try_acquire(self) -> Lease | None:
         if not self._local_queue.is_free:
             return None
         await self._local_queue.wait()
+        lease = None
         try:
-            ticket = await self._line.try_acquire(sight)
-        except BaseException:
-            self._local_queue.pass_turn()
-            raise
-        if ticket is None:
-            self._local_queue.pass_turn()
-            return None
-        return Lease(self._zk, ticket, self._local_queue)
+            lease = await super()._try_acquire()
+        finally:
+            if lease is None:
+                self._local_queue.pass_turn()
+        return lease
 
 
 class ReentrantLock(Lock):
@@ -87,23 +176,14 @@ class ReentrantLock(Lock):
 
     The owner is the task in which `acquire` runs.  When it acquires the lock again, it gets the same lease at once and
     without a request, and the lease counts.  To bound a wait use `within`: asyncio.wait_for runs `acquire` in another
-    task on Python 3.11.
-    Arguments: as Lock.
-    Raises: acquiring again also LockLostError when the owner's lease is lost: the owner must not go on as before.
+    task on Python 3.11.  The arguments are those of Lock.
+
+    Raises:
+        LockLostError: from acquiring again, if the owner's lease is lost: the owner must not go on as before.
     """
 
-    def __init__(
-        self,
-        zk: Client,
-        path: str,
-        *,
-        data: bytes | None = None,
-        acl: Sequence[ACL] | None = None,
-        local_passes: int = 0,
-    ) -> None:
-        super().__init__(zk, path, data=data, acl=acl, local_passes=local_passes)
-        self._owner: asyncio.Task[object] | None = None
-        self._lease: Lease | None = None
+    _owner: asyncio.Task[object] | None = None
+    _held: Lease | None = None
 
     async def acquire(self, *, within: float | None = None) -> Lease:
         """Wait for the lock, as Lock.acquire; the owner gets its own lease again."""
@@ -119,7 +199,7 @@ class ReentrantLock(Lock):
         return None if lease is None else self._first(lease)
 
     def _again(self) -> Lease | None:
-        lease = self._lease
+        lease = self._held
         if lease is None or lease.is_released or self._owner is not asyncio.current_task():
             return None
         lease.acquired_again()
@@ -127,5 +207,5 @@ class ReentrantLock(Lock):
 
     def _first(self, lease: Lease) -> Lease:
         self._owner = current_task()
-        self._lease = lease
+        self._held = lease
         return lease

@@ -15,28 +15,24 @@ from typing import Any
 
 from recipes.common.event_loops import same_loop
 from recipes.line.contenders import Contender
-from recipes.line.lease import GIVEN_BACK, Bodies, Body, Lease, LockLostError, wait_for_bodies
+from recipes.line.lease import Holding, Lease, LockLostError
 from recipes.line.locking import Locking
-from recipes.line.sight import Sight
 from zkwire import Client, Transaction
 
 
-class MultiLease:
+class MultiLease(Holding):
     """A lease of several locks at once; lost as a whole as soon as one of them is lost.
 
-    `leases` maps the path of each lock to its lease, in the order in which they were acquired.  When a WriteLease among
-    them is downgraded, the read lease replaces it.
+    Attributes:
+        leases: The lease of each lock, by the path of the lock, in the order in which they were acquired.  When a
+            WriteLease among them is downgraded, the read lease replaces it.
     """
 
     def __init__(self, zk: Client, leases: Mapping[str, Lease]) -> None:
+        super().__init__(zk, ", ".join(leases))
         self._leases = dict(leases)
         self.leases = MappingProxyType(self._leases)
-        self._zk = zk
-        self._loop = asyncio.get_running_loop()
-        self._bodies = Bodies()
-        self._loss: LockLostError | None = None
         self._is_released = False
-        self._ended: asyncio.Future[asyncio.Future[None] | None] | None = None
         for lease in self._leases.values():
             lease.enter_body(self)
 
@@ -53,44 +49,29 @@ class MultiLease:
         """Whether `release` was called."""
         return self._is_released
 
-    def is_certain(self) -> bool:
-        """Return whether all locks are certainly held at this moment."""
-        return self.certain_for() > 0
-
-    def certain_for(self) -> float:
-        """Return for how many seconds from now all locks are certainly held: the minimum of all; 0 if one is lost."""
-        if self._loss is not None or self._is_released:
-            return 0.0
-        return min(lease.certain_for() for lease in self._leases.values())
+    def _seconds_left(self) -> float:
+        return 0.0 if self.is_over else min(lease.certain_for() for lease in self._leases.values())
 
     def check(self) -> None:
         """Return if all locks are certainly held.
 
-        Raises: LockLostError of a lock that is not; RuntimeError when this lease was released, or when a WriteLease
-        among them is being downgraded.
+        Raises:
+            LockLostError: if one of the locks is lost.
+            RuntimeError: if this lease was released, or a WriteLease among them is being downgraded.
         """
         if self._loss is not None:
             raise copy(self._loss)  # each call would add its traceback to one object
         if self._is_released:
-            raise RuntimeError(f"the locks {', '.join(self.leases)} were released")
+            raise RuntimeError(f"the locks {self._described} were released")
         for lease in self._leases.values():
             lease.check()
 
-    async def lost(self) -> LockLostError | None:
-        """Wait until the first of the locks is lost, and return its error; return None if all were released before.
-
-        Raises: RuntimeError in another event loop.
-        Cancellation: harmless.
-        """
-        same_loop(self._loop, ", ".join(self.leases))
-        if self._loss is None and not self._is_released:
-            await asyncio.shield(self._until_ended())
+    def find_loss(self) -> LockLostError | None:
+        """Find out whether each lock is still held; return the error of the first that was lost, None if all are."""
+        if not self.is_over:
+            for lease in self._leases.values():
+                lease.find_loss()  # calls our `interrupt` if it finds a loss
         return self._loss
-
-    def _until_ended(self) -> asyncio.Future[asyncio.Future[None] | None]:
-        if self._ended is None:
-            self._ended = self._loop.create_future()
-        return self._ended
 
     def transaction(self) -> Transaction:
         """Return a transaction that the server carries out only while the nodes of all the locks exist.
@@ -106,16 +87,14 @@ class MultiLease:
     async def release(self) -> None:
         """Release all locks, the last acquired first, and return when their nodes are gone; see Lease.release.
 
-        Raises: RuntimeError in another event loop.
-        Cancellation: the locks are released nevertheless.
+        Raises:
+            RuntimeError: in another event loop.
+
+        Cancellation:
+            The locks are released anyway.
         """
-        paths = ", ".join(self.leases)
-        same_loop(self._loop, paths)
-        if self._is_released:
-            return
-        if self.give_back(LockLostError(paths, GIVEN_BACK)):
-            if self._loss is None:
-                await wait_for_bodies(self._until_ended(), f"the set of locks {paths}")
+        same_loop(self._loop, self._described)
+        if self._is_released or await self.is_left_to_bodies():
             return
         self._is_released = True
         for lease in self._leases.values():
@@ -124,30 +103,17 @@ class MultiLease:
         self._wake_lost(releasing)
         await asyncio.shield(releasing)
 
-    # -- for bodies and leases --------------------------------------------------------------------------------------
+    def _described_held(self) -> str:
+        return f"the set of locks {self._described}"
 
-    def enter_body(self, body: Body) -> None:
-        """Have `body` interrupted when one of the locks is lost."""
-        self._bodies.append(body)
-
-    def leave_body(self, body: Body) -> LockLostError | None:
-        """Undo `enter_body`; return the error of the first lock that was lost, None if all are held."""
-        self._bodies.remove(body)
-        if self._loss is None and not self._is_released:
-            for lease in self._leases.values():
-                lease.find_loss()  # calls our `interrupt` if it finds a loss
-        return self._loss
+    # -- as the body of each of its leases ----------------------------------------------------------------------------
 
     def interrupt(self, loss: LockLostError) -> None:
         """Record the loss of one of the locks, and interrupt the bodies; called by the lease that is lost."""
         if self._loss is None:
             self._loss = loss
             self._wake_lost()
-            self._bodies.interrupt(loss)
-
-    def give_back(self, error: LockLostError) -> bool:
-        """Stop the bodies that other tasks run, whose end releases all locks; return whether there are any."""
-        return self._bodies.give_back(error)
+            self._interrupt(loss)
 
     def go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace `before` by `lease`; called by `before` when it is downgraded."""
@@ -156,12 +122,14 @@ class MultiLease:
                 self._leases[path] = lease
 
     def _wake_lost(self, releasing: asyncio.Future[None] | None = None) -> None:
-        if self._ended is not None and not self._ended.done():
-            self._ended.set_result(releasing)
+        if self._over is not None and not self._over.done():
+            self._over.set_result(releasing)
 
 
 class MultiLock(Locking[MultiLease]):
     """Several locks that are acquired as one: all or none, and without a deadlock between two MultiLocks.
+
+    ::
 
         accounts = MultiLock([Lock(zk, "/locks/account-1"), Lock(zk, "/locks/account-2")])
         async with accounts.hold(within=5.0) as lease:      # cancelled when the first of them is lost
@@ -170,14 +138,24 @@ class MultiLock(Locking[MultiLease]):
     While a MultiLease is held, no other client holds any of its locks, except where the kind of lock allows it: other
     readers beside a read lock.
 
-    Arguments: `locks`, in any order: locks of any kind with the forms of Lock, all of one client, with different paths.
-    Order: the locks are acquired one after the other in the order of their paths, each in the order of its own line,
-    and released in the reverse order.  Two MultiLocks cannot deadlock, in whatever processes.  A program that acquires
-    the single locks in another order can still deadlock with a MultiLock.  If one lock is lost while a later one is
-    awaited, all are released and acquired anew.
-    Requests: those of each lock, one lock after the other; the releases are sent together.
-    Raises: ValueError for an empty list, for a path that is listed twice, or for locks of several clients; TypeError.
+    A program that acquires the single locks in another order than that of their paths can still deadlock with a
+    MultiLock.  If one lock is lost while a later one is awaited, all are released and acquired again.
+
+    Args:
+        locks: In any order: locks of any kind with the forms of Lock, all of one client, with different paths.
+
+    Raises:
+        ValueError: for an empty list, for a path that is listed twice, or for locks of several clients.
+        TypeError: for anything that is not a lock, or for another MultiLock.
+
     Acquiring raises what the single locks raise; then none is held.  `within` bounds the whole wait.
+
+    Order:
+        The locks are acquired one after the other in the order of their paths, each in the order of its own line, and
+        released in the reverse order.  Two MultiLocks cannot deadlock, in whatever processes.
+
+    Requests:
+        Those of each lock, one lock after the other; the releases are sent together.
     """
 
     _noun = "set of locks"
@@ -200,13 +178,13 @@ class MultiLock(Locking[MultiLease]):
         super().__init__(locks[0].client, ", ".join(paths))
         self._locks = sorted(locks, key=lambda lock: lock.path)
 
-    async def _acquire(self, sight: Sight | None = None) -> MultiLease:
+    async def _acquire(self) -> MultiLease:
         while True:
             lease = await self._acquire_all(wait=True)
             if lease is not None:
                 return lease
 
-    async def _try_acquire(self, sight: Sight | None = None) -> MultiLease | None:
+    async def _try_acquire(self) -> MultiLease | None:
         return await self._acquire_all(wait=False)
 
     async def contenders(self) -> list[Contender]:

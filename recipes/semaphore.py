@@ -8,31 +8,33 @@ a container; once it was resized, a persistent child keeps the server from delet
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import zkwire
-from recipes.common.waiting import raise_unless_renewed
+from recipes.common.retrying import read_synced, until_answered
 from recipes.line.contenders import Contender, look
 from recipes.line.lease import Lease
 from recipes.line.line import Line
-from recipes.line.locking import Locking
-from recipes.line.refusals import any_transient, pause
-from recipes.line.sight import Sight
-from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Sync, join_path, validate_path
+from recipes.line.locking import LineLock
+from recipes.line.ticket import Ticket
+from zkwire import ACL, OPEN_ACL, Client, GetData, Node, join_path, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
 MOST_PERMITS: Final = 2**31 - 1
 # A persistent child of a semaphore that was resized.  The server deletes a container when its last child has gone, and
 # would delete the number with it: an operator's throttle would end by itself.  The name has no sequence number, so that
 # no client takes the node for a ticket.
-_KEEPER: Final = "resized"
+_RESIZED: Final = "resized"
 
 
 class PermitsError(ValueError):
     """The semaphore's node has another number of permits than was given, or no number.
 
-    Arguments: `path`, the semaphore's node; `asked`, the number that was given, None if the stored one was wanted;
-    `stored`, the data of the node, None when there is no node.
+    Attributes:
+        path: The semaphore's node.
+        asked: The number that was given; None if the stored one was wanted.
+        stored: The data of the node; None when there is no node.
     """
 
     def __init__(self, path: str, asked: int | None, stored: bytes | None) -> None:
@@ -56,7 +58,12 @@ class _NoNumberError(Exception):
 
 
 def checked_permits(permits: int) -> int:
-    """Return `permits` if it is a valid number of permits.  Raises: TypeError, ValueError."""
+    """Return `permits` if it is a valid number of permits.
+
+    Raises:
+        TypeError: if it is not a whole number.
+        ValueError: if it is less than 1 or too large.
+    """
     if isinstance(permits, bool) or not isinstance(permits, int):
         raise TypeError(f"permits must be a whole number, not {permits!r}")
     if not 1 <= permits <= MOST_PERMITS:
@@ -69,8 +76,10 @@ def parse_permits(data: bytes) -> int | None:
     return int(data) if data.isdigit() and len(data) <= 10 and 1 <= int(data) <= MOST_PERMITS else None
 
 
-class Semaphore(Locking[Lease]):
+class Semaphore(LineLock[Lease]):
     """A lock that up to `permits` leases hold at the same time, in the order of their tickets.
+
+    ::
 
         semaphore = Semaphore(zk, "/limits/export", 3)
         async with semaphore as lease: ...                       # one of three; all forms of Lock work
@@ -78,12 +87,20 @@ class Semaphore(Locking[Lease]):
 
     All clients must agree on the number of permits.  It is stored in the semaphore's node by the first client.
 
-    Arguments: `path`, the semaphore's node, created as a container if it is missing; `permits`, the number, or None to
-    use the stored one; `data` and `acl`, the same as those of Lock.
-    Order: by tickets.  Every acquire takes a ticket of its own, also when tasks share this object.
-    Requests: uncontended, two round trips for acquire and release, as for Lock, with one getData more.
-    Raises: acquiring and resizing raise PermitsError, a ValueError, when the stored number is not the one that was
-    given; no ticket stays.  After the first agreement an object follows every later `resize`.
+    Args:
+        path: The semaphore's node, created as a container if it is missing.
+        permits: The number; None to use the stored one.
+        data: The same as in Lock, as for `acl`.
+
+    Raises:
+        PermitsError: from acquiring and resizing, when the stored number is not the one that was given; no ticket
+            stays.  After the first agreement an object follows every later `resize`.
+
+    Order:
+        By tickets.  Every acquire takes a ticket of its own, also when tasks share this object.
+
+    Requests:
+        Uncontended, two round trips for acquire and release, as for Lock, with one getData more.
     """
 
     _noun = "semaphore"
@@ -93,13 +110,12 @@ class Semaphore(Locking[Lease]):
     ) -> None:
         if permits is not None:
             checked_permits(permits)
-        super().__init__(zk, validate_path(path))
         self._permits = permits  # the number that was given; after the first agreement, the number last read
         self._has_agreed = False
         self._acl = OPEN_ACL if acl is None else acl
-        self._line = Line(
+        line = Line(
             zk,
-            self.path,
+            validate_path(path),
             prefix=PREFIX,
             slots=self._agreed_permits,
             parent_data=self._initial_data,
@@ -107,6 +123,7 @@ class Semaphore(Locking[Lease]):
             acl=acl,
             creates_at_once=permits is not None,  # without a number the node cannot be created
         )
+        super().__init__(zk, line)
 
     async def resize(self, permits: int) -> None:
         """Set the number of permits to `permits` for all clients.
@@ -116,11 +133,22 @@ class Semaphore(Locking[Lease]):
         Semaphore objects that have acquired before follow; new ones must be given the new number, or None.  The node
         is created if it is missing.  The number stays also while no ticket exists: the persistent node `path`/resized
         keeps it.  To give the number up, delete that node: the server then deletes the semaphore when it is empty.
-        Raises: PermitsError, ValueError, TypeError; SessionClosedError; SessionExpiredError if the client does not
-        renew its session; other errors of the server.
-        Cancellation: the number may have been changed or not.
-        Order: of two concurrent calls, the last one at the server wins.
-        Requests: sync, two getData and setData (a multi the first time), and one getData for each waiting ticket.
+
+        Raises:
+            PermitsError: if the number that was given to this object is not the stored one.
+            ValueError: if `permits` is less than 1 or too large.
+            SessionClosedError: if the client is closed.
+            SessionExpiredError: if the client does not renew its session.
+            ServerError: if the server refuses a request for good.
+
+        Cancellation:
+            The number may have been changed or not.
+
+        Order:
+            Of two concurrent calls, the last one at the server wins.
+
+        Requests:
+            sync, two getData and setData (a multi the first time), and one getData for each waiting ticket.
         """
         checked_permits(permits)
         self._check_usable()
@@ -128,49 +156,35 @@ class Semaphore(Locking[Lease]):
         # Once a write of ours was tried, the wanted number in the node may be ours (the answer was lost), and is no
         # disagreement with the number that was given.
         has_tried = False
+
+        async def store() -> None:
+            nonlocal has_tried
+            # After a sync: a server that lags behind would show an old number, which need not agree with ours.
+            reads = GetData(self.path), GetData(join_path(self.path, _RESIZED))
+            node, resized = await read_synced(self._zk, self.path, *reads)
+            if isinstance(node, Node):
+                if node.data and not (has_tried and node.data == wanted):
+                    self._agreed_permits(node.data)
+            elif not isinstance(node, zkwire.NoNodeError):
+                raise node
+            else:
+                await self._zk.ensure_path(self.path.rpartition("/")[0] or "/", acl=self._acl)
+            has_tried = True
+            await self._store_resized(wanted, node, resized)
+
         while True:
             try:
-                # With a sync: a server that lags behind would show an old number, which need not agree with ours.
-                answers = await self._zk.pipeline(
-                    [Sync(self.path), GetData(self.path), GetData(join_path(self.path, _KEEPER))]
-                )
-                if any_transient(answers):
-                    await pause()
-                    continue
-                synced, node, keeper = answers
-                if isinstance(synced, BaseException):
-                    raise synced
-                if isinstance(node, Node):
-                    if node.data and not (has_tried and node.data == wanted):
-                        self._agreed_permits(node.data)
-                elif not isinstance(node, zkwire.NoNodeError):
-                    raise node
-                else:
-                    await self._zk.ensure_path(self.path.rpartition("/")[0] or "/", acl=self._acl)
-                has_tried = True
-                await self._store_resized(wanted, node, keeper)
-            except (
-                zkwire.BadVersionError,
-                zkwire.NodeExistsError,
-                zkwire.NoNodeError,
-                zkwire.ConnectionLostError,
-            ):
-                continue  # another client has changed the node, or the answer was lost: read it again
-            except zkwire.SessionExpiredError:
-                raise_unless_renewed(self._zk)
-                continue
-            except zkwire.ServerError as error:
-                if not error.is_transient:
-                    raise
-                await pause()
-                continue
+                await until_answered(self._zk, store, repeats=True)
+            except (zkwire.BadVersionError, zkwire.NodeExistsError, zkwire.NoNodeError):
+                continue  # another client has changed the node: read it again
             self._permits, self._has_agreed = permits, True
             return
 
     async def _store_resized(self, wanted: bytes, node: Node | Exception, keeper: Node | Exception) -> None:
         """Write the number of a resize, together with the node that keeps it.
 
-        Arguments: `node` and `keeper`, what the reads of the semaphore's node and of its keeper got.
+        Args:
+            node: What the read of the semaphore's node has brought, and `keeper` that of the node which keeps it.
         """
         if isinstance(node, Node) and isinstance(keeper, Node):
             await self._zk.set(self.path, wanted, node.stat.version)
@@ -183,27 +197,28 @@ class Semaphore(Locking[Lease]):
             transaction.set(self.path, wanted, node.stat.version)
         else:
             transaction.create(self.path, wanted, container=True, acl=self._acl)
-        transaction.create(join_path(self.path, _KEEPER), acl=self._acl)
+        transaction.create(join_path(self.path, _RESIZED), acl=self._acl)
         try:
             await transaction.commit()
         except zkwire.TransactionError as refused:
             raise refused.cause from None
 
-    async def _acquire(self, sight: Sight | None = None) -> Lease:
+    def _lease(self, ticket: Ticket) -> Lease:
+        return Lease(self._zk, ticket)
+
+    async def _acquire(self) -> Lease:
         while True:
             try:
-                return Lease(self._zk, await self._line.acquire(sight))
+                return await super()._acquire()
             except _NoNumberError:
                 await self._store_permits()
 
-    async def _try_acquire(self, sight: Sight | None = None) -> Lease | None:
+    async def _try_acquire(self) -> Lease | None:
         while True:
             try:
-                ticket = await self._line.try_acquire(sight)
+                return await super()._try_acquire()
             except _NoNumberError:
                 await self._store_permits()
-            else:
-                return None if ticket is None else Lease(self._zk, ticket)
 
     async def _look(self) -> list[Contender]:
         """Return the contenders; after a resize to fewer permits, a holder beyond the new number counts as waiting."""
@@ -212,7 +227,9 @@ class Semaphore(Locking[Lease]):
     def _agreed_permits(self, data: bytes) -> int:
         """Return the number of permits that the node's `data` contains, once it agrees with the number given.
 
-        Raises: PermitsError when it does not agree, or is no number; _NoNumberError when we have to write the number.
+        Raises:
+            PermitsError: if it does not agree, or is not a number.
+            _NoNumberError: if we have to write the number.
         """
         if not data:
             raise PermitsError(self.path, None, data) if self._permits is None else _NoNumberError
@@ -224,26 +241,23 @@ class Semaphore(Locking[Lease]):
         return stored
 
     def _initial_data(self) -> bytes:
-        """Return the data to create the node with.  Raises: PermitsError when no number was given."""
+        """Return the data to create the node with.
+
+        Raises:
+            PermitsError: if no number was given.
+        """
         if self._permits is None:
             raise PermitsError(self.path, None, None)
         return b"%d" % self._permits
 
     async def _store_permits(self) -> None:
-        """Write our number into the node, which another client has created without one.
+        """Write our number into the node, which another client has created without one; the caller reads it again."""
 
-        Return also when the write has failed for a reason that may pass: the caller reads the node again.
-        """
-        try:
+        async def store() -> None:
             node = await self._zk.get(self.path)
             if not node.data:
                 # With the version, so that the first of several clients wins and the others see its number.
                 await self._zk.set(self.path, self._initial_data(), node.stat.version)
-        except (zkwire.NoNodeError, zkwire.BadVersionError, zkwire.ConnectionLostError):
-            pass
-        except zkwire.ServerError as error:
-            if not error.is_transient:
-                raise
-            await pause()
-        except zkwire.SessionExpiredError:
-            raise_unless_renewed(self._zk)
+
+        with suppress(zkwire.NoNodeError, zkwire.BadVersionError):
+            await until_answered(self._zk, store, repeats=True)

@@ -3,7 +3,7 @@
 The holder writes the limit into the data of its own ticket.  The waiting tickets read it, count from that moment, and
 delete the holder's ticket when the limit has passed.  That helps when the session of the holder stays alive although
 its program hangs; an expired session needs no limit.  Each limit comes with a proof that the holder itself has written
-it, see `recipes.line.proofs`.
+it, see `recipes.line.ticket_data`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,11 @@ from typing import Final
 import zkwire
 from recipes.common.this_process import or_in_words
 from recipes.line import ticket_data
-from recipes.line.lease import Lease, LockLostError
+from recipes.line.lease import Lease
 from recipes.line.line import Line
-from recipes.line.locking import Locking
-from recipes.line.loss_monitor import DELETED, WRITTEN_OVER
-from recipes.line.own_data import OwnData, WrittenOverError
-from recipes.line.proofs import MOST_PROOFS
-from recipes.line.refusals import is_transient, pause
-from recipes.line.sight import Sight
-from recipes.line.ticket import Ticket
+from recipes.line.locking import LineLock
+from recipes.line.ticket import Ticket, VersionedWriter
+from recipes.line.ticket_data import MOST_LINKS
 from zkwire import ACL, Client, validate_path
 
 _log = logging.getLogger(__name__)
@@ -40,8 +36,9 @@ _LOOK_EVERY: Final = 1.0
 class _Extension:
     """A call of `extend` that is under way.
 
-    `end`: until when the lease may be held once the server has answered, on the lease's clock; `bound`: a timeout by
-    which the call is stopped as soon as the lease is over.
+    Attributes:
+        end: Until when the lease may be held once the server has answered, on the lease's clock.
+        bound: A timeout by which the call is stopped as soon as the lease is over.
     """
 
     end: float
@@ -55,13 +52,13 @@ class TimedLease(Lease):
     the lease ends at the holder before another client may take the lock over.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_own_data", "_suspended", "_write_order")
+    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_suspended", "_write_order", "_writer")
 
     def __init__(self, zk: Client, ticket: Ticket, limit: float, data: bytes) -> None:
         self._suspended = zk.machine_suspended()
         self._end = asyncio.get_running_loop().time() + limit
         self._data = data
-        self._own_data = OwnData(zk, ticket)
+        self._writer = VersionedWriter(zk, ticket)
         self._write_order = asyncio.Lock()  # one write of a limit at a time, in the order of the calls
         self._extensions: set[_Extension] = set()
         self._first_write: asyncio.Task[None] | None = None
@@ -75,12 +72,23 @@ class TimedLease(Lease):
         An earlier end than the present one applies at once.  A later end applies when this call returns: until then
         the waiting clients may know only the old limit.  Of concurrent calls the latest one applies: if it has asked
         for an earlier end, the answer to an older call does not move that end.
-        Raises: LockLostError, also when the old limit passes before the server has answered; RuntimeError when the
-        lease was released; ValueError, TypeError.
-        Cancellation: the earlier one of the old and the new end applies.
-        Requests: setData, and one getData for each of the one or two clients next in line.
+
         A lease can prove 300 limits.  Those after that end the lease as well, but no other client believes them: if
         the program hangs by then, the lock is free only when its session has expired.
+
+        Args:
+            limit: In seconds.
+
+        Raises:
+            LockLostError: if the lease is lost, also when the old limit passes before the server has answered.
+            RuntimeError: if the lease was released.
+            ValueError: if the limit is not more than 0, or too long.
+
+        Cancellation:
+            The earlier one of the old and the new end applies.
+
+        Requests:
+            setData, and one getData for each of the one or two clients next in line.
         """
         ticket_data.checked_limit(limit)
         self.check()
@@ -94,7 +102,7 @@ class TimedLease(Lease):
         self._extensions.add(extension)
         try:
             async with extension.bound, self._write_order:
-                await self._write(end)
+                await self._write_limit(end)
                 self.check()
                 self._set_end(extension.end)
         except TimeoutError:
@@ -125,50 +133,38 @@ class TimedLease(Lease):
             self._lose(self._why_uncertain())
 
     async def _write_first_limit(self) -> None:
+        async with self._write_order:
+            await self._write_limit(self._end)
+
+    async def _write_limit(self, end: float) -> None:
+        """Write the limit `end` into our node, until it is known to be there, or the lease is over."""
         try:
-            async with self._write_order:
-                await self._write(self._end)
-        except LockLostError:
-            pass  # the lease has recorded its loss and interrupted the bodies
+            await self._write(self._writer, partial(self._limit_data, end))
+        except zkwire.ServerError as error:
+            self._lose(str(error))
 
-    async def _write(self, end: float) -> None:
-        """Write the limit `end` into our node, until it is known to be there.  Raises: LockLostError."""
-        while not self.is_over:
-            try:
-                await self._own_data.write(lambda version: self._limit_data(end, version))
-            except zkwire.ConnectionLostError:
-                continue  # if it was carried out, a second write does no harm: it has the same end
-            except WrittenOverError:
-                raise self._lose(WRITTEN_OVER) from None
-            except zkwire.NoNodeError:
-                raise self._lose(DELETED) from None
-            except (zkwire.SessionError, zkwire.ServerError) as error:
-                if not is_transient(error):
-                    raise self._lose(str(error)) from None
-                await pause()
-                continue
-            return
-
-    def _limit_data(self, end: float, version: int) -> bytes:
-        """Return the data of `version`, with the limit `end`.  Raises: LockLostError."""
+    def _limit_data(self, end: float, version: int) -> bytes | None:
+        """Return the data of `version`, with the limit `end`; None if the lease is over."""
         left = end - self._now()
         if left <= 0:
-            raise self._lose(_LIMIT_PASSED)
-        proofs = self.ticket.node.proofs
-        proof = None if proofs is None else proofs.proof(version)
-        if proof is not None:
-            return ticket_data.limited(left, proof, self._data)
-        if version == MOST_PROOFS + 1:
+            self._lose(_LIMIT_PASSED)
+        if self.is_over:
+            return None
+        chain = self.ticket.node.chain
+        link = None if chain is None else chain.link(version)
+        if link is not None:
+            return ticket_data.limited(left, link, self._data)
+        if version == MOST_LINKS + 1:
             _log.warning(
                 "%s: no other client believes the limits of this lease from now on: it had too many", self.path
             )
         return self._data
 
     def _seconds_left(self) -> float:
-        return 0.0 if self.is_over else max(0.0, min(self._certainty.seconds_left(), self._end - self._now()))
+        return 0.0 if self.is_over else max(0.0, min(self._zk.certain_for(self._session_id), self._end - self._now()))
 
     def _why_uncertain(self) -> str:
-        return _LIMIT_PASSED if self._end <= self._now() else self._certainty.why_ended()
+        return _LIMIT_PASSED if self._end <= self._now() else super()._why_uncertain()
 
     def _on_end(self) -> None:
         self._alarm.cancel()
@@ -182,8 +178,10 @@ class TimedLease(Lease):
             extension.bound.reschedule(self._loop.time())
 
 
-class TimedLock(Locking[TimedLease]):
+class TimedLock(LineLock[TimedLease]):
     """A fair lock with one holder, which promises to finish within `limit` seconds; others may take over after that.
+
+    ::
 
         async with TimedLock(zk, "/locks/report", limit=30.0) as lease: ...    # the body is cancelled after 30 seconds
             await lease.extend(30.0)                                           # 30 seconds from now
@@ -191,28 +189,29 @@ class TimedLock(Locking[TimedLease]):
     Use it where a program may hang while its session stays alive.  One lease is held at a time, and a lease is lost by
     the signals of Lock or when its limit passes: the body is cancelled, and LockLostError is raised.
 
-    Arguments: `path`, `data` and `acl`, the same as those of Lock; `limit`, in seconds, counted from acquiring.
-    Takeover: the next client in line, which may use Lock or any other recipe on this path, waits a tenth of the limit
-    longer and then deletes the holder's node.  This is safe under the assumption that the clocks of two hosts
-    differ in speed by less than that tenth, minus the time that a cancelled body needs to end.  `lease.token` protects
-    a store even from a body that does not end.
-    A holder that hangs before it has written its limit, which is one request after it has acquired the lock, keeps the
-    lock as long as its session lives.
-    Order: by tickets.  Every acquire takes a ticket of its own, also when tasks share this object.
-    Requests: those of Lock, and one setData, for which the caller does not wait.
+    The next client in line, which may use Lock or any other recipe on this path, waits a tenth of the limit longer and
+    then deletes the holder's node.  This is safe under the assumption that the clocks of two hosts differ in speed by
+    less than that tenth, minus the time that a cancelled body needs to end.  `lease.token` protects a store even from a
+    body that does not end.  A holder that hangs before it has written its limit, which is one request after it has
+    acquired the lock, keeps the lock as long as its session lives.
+
+    Args:
+        path: The same as in Lock, as for `data` and `acl`.
+        limit: In seconds, counted from acquiring.
+
+    Order:
+        By tickets.  Every acquire takes a ticket of its own, also when tasks share this object.
+
+    Requests:
+        Those of Lock, and one setData, for which the caller does not wait.
     """
 
     def __init__(
         self, zk: Client, path: str, limit: float, *, data: bytes | None = None, acl: Sequence[ACL] | None = None
     ) -> None:
-        super().__init__(zk, validate_path(path))
         self._limit = ticket_data.checked_limit(limit)
         self._data = or_in_words(data)
-        self._line = Line(zk, self.path, data=self._data, acl=acl, proofs=MOST_PROOFS)
+        super().__init__(zk, Line(zk, validate_path(path), data=self._data, acl=acl, links=MOST_LINKS))
 
-    async def _acquire(self, sight: Sight | None = None) -> TimedLease:
-        return TimedLease(self._zk, await self._line.acquire(sight), self._limit, self._data)
-
-    async def _try_acquire(self, sight: Sight | None = None) -> TimedLease | None:
-        ticket = await self._line.try_acquire(sight)
-        return None if ticket is None else TimedLease(self._zk, ticket, self._limit, self._data)
+    def _lease(self, ticket: Ticket) -> TimedLease:
+        return TimedLease(self._zk, ticket, self._limit, self._data)

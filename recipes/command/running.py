@@ -21,7 +21,7 @@ from typing import Any, Final
 from recipes.command import kernel, supervisor
 from recipes.common import this_process
 from recipes.election import Election
-from recipes.line.contenders import session_in_words
+from recipes.line.contenders import describe_session
 from recipes.line.lease import Lease
 from recipes.lock import Lock
 from zkwire import Client
@@ -251,7 +251,7 @@ async def _hold(
             "ZKLOCK_PATH": options.path,
             "ZKLOCK_TOKEN": str(lease.token),
             "ZKLOCK_NODE": lease.path,
-            "ZKLOCK_SESSION": session_in_words(zk.session_id),
+            "ZKLOCK_SESSION": describe_session(zk.session_id),
         }
         try:
             came = await command.run(lease, variables, zk.session_timeout)

@@ -13,7 +13,7 @@ from typing import Final
 
 from recipes.common.numbers import in_order, next_number
 from recipes.line.contenders import Contender, holders_first, in_line, single
-from recipes.line.strangers import is_ticket
+from recipes.line.ticket import is_ticket
 from recipes.semaphore import PREFIX as PERMIT_PREFIX
 from recipes.semaphore import parse_permits
 from zkwire import Client, GetChildren, GetData, NoAuthError, Node, ZooKeeperError, join_path

@@ -5,6 +5,7 @@ Knows the nodes of a line and what their names mean.  Nothing is decided by it: 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,10 +14,13 @@ from typing import Any, Final
 import zkwire
 from recipes.common.numbers import in_order, next_number
 from recipes.line import ticket_data
-from recipes.line.readers import is_writer
-from recipes.line.strangers import is_ticket, strangers_of
-from zkwire import Client, GetData, Node, Stat, join_path
+from recipes.line.known import KnownLine, line_of
+from recipes.line.ticket import is_ticket, is_writer
+from zkwire import Client, GetData, Node, SessionState, Stat, join_path
 
+# Seconds in which a wait that has failed finds out what it has waited for, and characters of that ticket's data.
+_SOON: Final = 0.3
+_LONGEST: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -24,13 +28,16 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class Contender:
     """A holder of a lock, or a client that waits for it, at the moment of a look.
 
-    `path` is its node, and `data` what its client has stored there with `data=`.  `session` is the id of its session,
-    as servers and their logs print it: "0x100003f2c8d0001".  `since` is the time at which it came into the line, by the
-    clock of the ensemble's leader.  `token` is the fencing token of its lease.  `is_mine`: whether it belongs to the
-    session of the client that looks.  `owns`: whether it holds the lock.
+    Of a node that this client must not read only the path, and whether it owns, are known.
 
-    Of a node that this client must not read only the path, and whether it owns, are known: `data` and `session` are
-    empty, `since` is None, `token` is 0.
+    Attributes:
+        path: Its node.
+        data: What its client has stored there with `data=`; empty if it must not be read.
+        session: The id of its session, as servers and their logs print it: "0x100003f2c8d0001"; empty if it is unknown.
+        since: When it came into the line, by the clock of the ensemble's leader; None if it is unknown.
+        token: The fencing token of its lease; 0 if it is unknown.
+        is_mine: Whether it belongs to the session of the client that looks.
+        owns: Whether it holds the lock.
     """
 
     path: str
@@ -47,10 +54,14 @@ async def look(
 ) -> list[Contender]:
     """Return the contenders of the line at `path`, in their order.
 
-    Arguments: `slots`, how many may own at once, or a function of the data of the node at `path`; `reports`, whether
-    nodes that are no tickets are logged.
-    Raises: what the client raises.  A line that does not exist is empty.
-    Requests: getChildren2; in one write a getData for each child, and one for `path` if `slots` is a function.
+    A line that does not exist is empty.
+
+    Args:
+        slots: How many may own at once, or a function of the data of the node at `path`.
+        reports: Whether foreign nodes are logged.
+
+    Requests:
+        getChildren2; in one write a getData for each child, and one for `path` if `slots` is a function.
     """
     try:
         children, stat = await zk.get_children_and_stat(path)
@@ -66,12 +77,12 @@ async def look(
             raise its_node
         slots = slots(its_node.data)
     if reports:
-        strangers = strangers_of(zk, path)
+        known = line_of(zk, path)
         for name, node in zip(names, nodes, strict=True):
             if isinstance(node, Node) and not is_ticket(node.stat):
-                strangers.found_no_ticket(join_path(path, name))
+                known.found_foreign(name)
             elif isinstance(node, zkwire.NoAuthError):
-                strangers.found_unreadable(join_path(path, name))
+                known.found_unreadable(name)
     return in_line(path, names, nodes, slots=slots, session_id=zk.session_id)
 
 
@@ -80,11 +91,16 @@ def in_line(
 ) -> list[Contender]:
     """Return the contenders of the line at `path`.
 
-    Arguments: `names` of its children that have a sequence number, in order; `nodes`, what a read of each one got;
-    `slots`, how many may own at once; `session_id` of the client that looks.
-    Raises: an error among `nodes`, unless it says that the node is gone or must not be read.
-
     A child that is gone, or is not ephemeral, is left out.  One that must not be read counts as a ticket.
+
+    Args:
+        names: Its children that have a sequence number, in order.
+        nodes: What a read of each one has brought.
+        slots: How many may own at once.
+        session_id: The session of the client that looks.
+
+    Raises:
+        ServerError: if it is among `nodes`, and does not say that the node is gone or must not be read.
     """
     found: list[Contender] = []
     tickets = writers = 0  # those before the present one that block: of all, and of a reader
@@ -97,8 +113,7 @@ def in_line(
         tickets += 1
         if isinstance(node, Node):
             found.append(contender(join_path(path, name), node, session_id=session_id, owns=owns))
-            written = ticket_data.parse(name, node.data, node.stat.version)
-            writers += is_writer(name) and not (written is not None and written.is_shared)
+            writers += is_writer(name) and not ticket_data.lets_readers_in(name, node.data, node.stat.version)
         else:
             found.append(_unread(join_path(path, name), owns=owns))
             writers += is_writer(name)
@@ -111,7 +126,7 @@ def contender(path: str, node: Node, *, session_id: int, owns: bool) -> Contende
     return Contender(
         path=path,
         data=ticket_data.without_line(path.rpartition("/")[2], node.data, stat.version),
-        session=session_in_words(stat.ephemeral_owner),
+        session=describe_session(stat.ephemeral_owner),
         since=_created_at(stat),
         token=stat.czxid,
         is_mine=stat.ephemeral_owner == session_id,
@@ -119,13 +134,44 @@ def contender(path: str, node: Node, *, session_id: int, owns: bool) -> Contende
     )
 
 
-def session_in_words(session_id: int) -> str:
+def describe_session(session_id: int) -> str:
     """Return a session's id as servers print it."""
     return f"{session_id % 2**64:#x}"
 
 
+async def describe_first(zk: Client, known: KnownLine, blocks: Callable[[str], bool]) -> str:
+    """Return the end of an error message: how many tickets of the line are ahead of a new one, and the first of them.
+
+    It is empty if there are none, or if no server shows them soon: a message may not keep its reader waiting.
+
+    Requests:
+        getChildren2, and a getData of the first ticket.
+    """
+    if zk.state is not SessionState.CONNECTED:
+        return ""
+    try:
+        async with asyncio.timeout(_SOON):
+            children, stat = await zk.get_children_and_stat(known.path)
+            blockers = filter(blocks, filter(known.may_be_ticket, children))
+            names = in_order(blockers, next_number(stat))
+            if not names:
+                return ""
+            path = join_path(known.path, names[0])
+            count = "1 ticket is ahead" if len(names) == 1 else f"{len(names)} tickets are ahead, the first of them"
+            (node,) = await zk.pipeline([GetData(path)])
+    except (TimeoutError, zkwire.ZooKeeperError):
+        return ""
+    text = f"; {count}: {path}"
+    if isinstance(node, Node):
+        text += f", of session {describe_session(node.stat.ephemeral_owner)}"
+        data = ticket_data.without_line(names[0], node.data, node.stat.version).decode(errors="replace")
+        if data:
+            text += f", {data if len(data) <= _LONGEST else f'{data[:_LONGEST]}...'!r}"
+    return text
+
+
 def holders_first(contenders: Iterable[Contender]) -> list[Contender]:
-    """Return the contenders, those that own ahead of those that wait, and each in their order."""
+    """Return the contenders: those that own, and then those that wait, each in their order."""
     return sorted(contenders, key=lambda each: not each.owns)
 
 
@@ -144,7 +190,11 @@ def _created_at(stat: Stat) -> datetime:
 def single(zk: Client, path: str, node: Any) -> list[Contender]:
     """Return the contender of a lock without a line, which is the node at `path`: its holder, or none.
 
-    Arguments: `node`, what a read of that node got.  Raises: an error of that read, as `in_line`.
+    Args:
+        node: What a read of that node has brought.
+
+    Raises:
+        ServerError: if the read was refused, unless that says that the node is gone or must not be read.
     """
     if isinstance(node, zkwire.NoNodeError) or (isinstance(node, Node) and not is_ticket(node.stat)):
         return []

@@ -11,28 +11,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import ClassVar, Final, Protocol
 
 from recipes.common.event_loops import same_loop
+from recipes.common.retrying import is_transient, until_answered
 from recipes.common.waiting import LEAVES_WITHIN
-from recipes.line.certainty import Certainty
-from recipes.line.contenders import session_in_words
-from recipes.line.local_queue import LocalQueue
-from recipes.line.loss_monitor import DELETED, LossMonitor
-from recipes.line.ticket import Ticket
-from recipes.line.yielding import yield_processor
-from zkwire import Client, Transaction, ZooKeeperError
+from recipes.line.contenders import describe_session
+from recipes.line.known import known_of
+from recipes.line.ticket import Ticket, VersionedWriter, WrittenOverError, yield_processor
+from zkwire import Client, Node, NoNodeError, SessionError, Transaction, Watch, WatchEventType, ZooKeeperError
 
 _log = logging.getLogger(__name__)
 
 GIVEN_BACK: Final = "another task has released it"
+DELETED: Final = "another client has deleted it"
+WRITTEN_OVER: Final = "another client has written into it"
+_ENDED: Final = "its session is over"
+_UNCERTAIN: Final = "the session may have expired: the ensemble's leader has not confirmed it for too long"
+# Seconds.  The own node of a ticket that owned at once is watched only when it has been held for so long, so that a
+# short hold costs two round trips and no third.  The price: a deletion by another client in this time is noticed late.
+_UNWATCHED: Final = 0.1
 
 
 class LockLostError(ZooKeeperError):
     """A lock that was held is lost, or cannot be relied upon any more: stop the work that it protects.
 
-    Arguments: `path`, the lock's node; `why`, the reason.
+    Attributes:
+        path: The lock's node.
+        why: The reason.
     """
 
     def __init__(self, path: str, why: str) -> None:
@@ -54,112 +63,33 @@ class Body(Protocol):
         """Replace the lease `before` by `lease`, which is the one to release from now on."""
 
 
-class Bodies(list[Body]):
-    """The bodies that run under one lease, the innermost last."""
+class Holding:
+    """What a lease of one lock and a lease of several have in common: the bodies that run under it, and its end.
 
-    __slots__ = ()
-
-    def interrupt(self, loss: LockLostError) -> None:
-        """Interrupt all bodies, the innermost first."""
-        for body in reversed(self):
-            body.interrupt(loss)
-
-    def give_back(self, error: LockLostError) -> bool:
-        """Stop the bodies that other tasks run, the innermost first; return whether there are any."""
-        found = [body.give_back(error) for body in reversed(self)]  # all of them are asked
-        return any(found)
-
-    def move(self, old: Lease, new: Lease) -> None:
-        """Have all bodies, which run under `old`, go on under `new`."""
-        for body in self:
-            new.enter_body(body)
-            body.go_on_under(new, old)
-        self.clear()
-
-
-async def wait_for_bodies(over: asyncio.Future[asyncio.Future[None] | None], in_words: str) -> None:
-    """Wait until the bodies of a lease have ended and its nodes are gone, but not for long if a body does not end.
-
-    The body may be waiting for the very task that calls this.
-    Arguments: `over`, completed at the end of the lease, with the future of the removal; `in_words`, what is held.
-    """
-    await asyncio.wait([over], timeout=LEAVES_WITHIN)
-    if not over.done():
-        _log.warning("%s stays held: its body was cancelled by a release, and has not ended", in_words)
-    elif (gone := over.result()) is not None:
-        await asyncio.wait([gone])  # not `await gone`: a cancellation would reach the other task that waits for it
-
-
-class Lease:
-    """One holding of a lock; made by acquiring, ended by `release` or by its loss.
-
-    `path` is the lock's node.  `token` is the fencing token, the zxid that created this node: a later holder has a
-    greater token.  A store that refuses tokens smaller than the greatest it has seen is safe even from a holder that
-    does not notice its loss.
-    Arguments: `is_awaited`, whether another client may wait until the node is gone.
+    Args:
+        described: What is held, for messages.
     """
 
-    _noun: ClassVar = "lock"
+    __slots__ = ("_bodies", "_described", "_loop", "_loss", "_over", "_zk")
 
-    __slots__ = (
-        "_bodies",
-        "_certainty",
-        "_depth",
-        "_is_awaited",
-        "_local_queue",
-        "_loop",
-        "_loss",
-        "_monitor",
-        "_over",
-        "_zk",
-        "path",
-        "ticket",
-        "token",
-    )
-
-    def __init__(
-        self, zk: Client, ticket: Ticket, local_queue: LocalQueue | None = None, *, is_awaited: bool = True
-    ) -> None:
+    def __init__(self, zk: Client, described: str) -> None:
         self._zk = zk
+        self._described = described
         self._loop = asyncio.get_running_loop()
-        self.ticket = ticket
-        self._is_awaited = is_awaited
-        self.path = ticket.node.path
-        self.token = ticket.node.token
-        self._local_queue = local_queue
-        self._depth = 1
+        self._bodies: list[Body] = []  # the innermost last
         self._loss: LockLostError | None = None
+        # Completed at the end of the lease, with the future of the removal of its nodes if that was started.
         self._over: asyncio.Future[asyncio.Future[None] | None] | None = None
-        self._bodies = Bodies()
-        self._certainty = Certainty(zk, ticket.node.session_id)
-        self._monitor = LossMonitor(
-            zk, ticket, self._certainty, self._loop, on_uncertain=self.find_loss, on_lost=self._lose
-        )
-
-    def __repr__(self) -> str:
-        session = session_in_words(self.ticket.node.session_id)
-        kind = type(self).__name__.removeprefix("_")
-        return f"<{kind} {self.path}, {self._state_in_words()}, token {self.token}, session {session}>"
-
-    def _state_in_words(self) -> str:
-        if self._loss is not None:
-            return f"lost: {self._loss.why}"
-        if self.is_released:
-            return "released"
-        left = self.certain_for()
-        return f"held, certain for {left:.1f} s" if left else "not certain to be held"
-
-    # -- state ------------------------------------------------------------------------------------------------------
 
     @property
     def is_released(self) -> bool:
         """Whether `release` was called as often as the lock was acquired."""
-        return self._depth == 0
+        raise NotImplementedError
 
     @property
     def is_over(self) -> bool:
         """Whether the lease was released or lost."""
-        return self._depth == 0 or self._loss is not None
+        return self.is_released or self._loss is not None
 
     def is_certain(self) -> bool:
         """Return whether the lock is certain to be held at this moment."""
@@ -168,26 +98,30 @@ class Lease:
     def certain_for(self) -> float:
         """Return for how many seconds from now the lock is certain to be held if no server answers any more.
 
-        Returns 0 when it is not certain to be held.  Provided that clocks run at the same speed, no other client can
-        own the lock before that.
+        It is 0 when the lock is not certain to be held.  Provided that clocks run at the same speed, no other client
+        can own the lock before that.
         """
         return self._seconds_left()
 
-    def check(self) -> None:
-        """Return if the lock is certain to be held.  Raises: LockLostError; RuntimeError when it was released."""
-        if self._loss is None and self.is_released:
-            raise RuntimeError(f"the lock node {self.path} was released")
-        if self._seconds_left() <= 0:
-            raise copy(self._lose(self._why_uncertain()))  # each call would add its traceback to one object
+    def _seconds_left(self) -> float:
+        """Return how many seconds the lease lasts for certain; 0 once it is over.  Kinds of leases may shorten it."""
+        raise NotImplementedError
+
+    def find_loss(self) -> LockLostError | None:
+        """Lose the lease if it is not certain any more; return its loss, None if it is not lost."""
+        raise NotImplementedError
 
     async def lost(self) -> LockLostError | None:
         """Wait until the lease is lost or released; return the error with the reason, None when it was released.
 
-        Raises: RuntimeError in another event loop.
-        Cancellation: harmless.
+        Raises:
+            RuntimeError: in another event loop.
+
+        Cancellation:
+            Harmless.
         """
-        same_loop(self._loop, self.path)
-        if self._loss is None and not self.is_released:
+        same_loop(self._loop, self._described)
+        if not self.is_over:
             await asyncio.shield(self._until_over())
         return self._loss
 
@@ -195,6 +129,121 @@ class Lease:
         if self._over is None:
             self._over = self._loop.create_future()
         return self._over
+
+    # -- bodies -----------------------------------------------------------------------------------------------------
+
+    def enter_body(self, body: Body) -> None:
+        """Have `body` interrupted when the lease is lost."""
+        self._bodies.append(body)
+
+    def leave_body(self, body: Body) -> LockLostError | None:
+        """Undo `enter_body`; return the loss of the lease, None if it is not lost."""
+        self._bodies.remove(body)
+        return self.find_loss()
+
+    def _interrupt(self, loss: LockLostError) -> None:
+        for body in reversed(self._bodies):
+            body.interrupt(loss)
+
+    def give_back(self, error: LockLostError) -> bool:
+        """Stop the bodies that other tasks run, the innermost first; return whether there are any."""
+        found = [body.give_back(error) for body in reversed(self._bodies)]  # all of them are asked
+        return any(found)
+
+    async def is_left_to_bodies(self) -> bool:
+        """Stop the bodies that other tasks run, and wait for them; return whether there are any: their ends release.
+
+        It waits until they have ended and the nodes are gone, but not for long if a body does not end: the body may be
+        waiting for the very task that calls this.
+        """
+        if self.is_released or not self.give_back(LockLostError(self._described, GIVEN_BACK)):
+            return False
+        if self._loss is None:
+            over = self._until_over()
+            await asyncio.wait([over], timeout=LEAVES_WITHIN)
+            if not over.done():
+                held = self._described_held()
+                _log.warning("%s stays held: its body was cancelled by a release, and has not ended", held)
+            elif (gone := over.result()) is not None:
+                await asyncio.wait([gone])  # not `await gone`: a cancellation would reach the other task that waits
+        return True
+
+    def _described_held(self) -> str:
+        return self._described
+
+
+class Successors(Protocol):
+    """The tasks of this process that wait for the same lock, see LocalQueue."""
+
+    def wants_ticket(self) -> bool:
+        """Return whether the ticket may be passed on."""
+
+    def pass_ticket(self, ticket: Ticket) -> None:
+        """Pass the turn to the next task, together with `ticket`."""
+
+    def pass_turn(self) -> None:
+        """Pass the turn to the next task, which needs a ticket of its own."""
+
+
+class Lease(Holding):
+    """One holding of a lock; made by acquiring, ended by `release` or by its loss.
+
+    Attributes:
+        path: The lock's node.
+        token: The fencing token, the zxid that created this node: a later holder has a greater token.  A store that
+            refuses tokens smaller than the greatest it has seen is safe even from a holder that does not notice its
+            loss.
+    """
+
+    _noun: ClassVar = "lock"
+
+    __slots__ = ("_depth", "_is_awaited", "_monitor", "_session_id", "_successors", "path", "ticket", "token")
+
+    def __init__(
+        self, zk: Client, ticket: Ticket, successors: Successors | None = None, *, is_awaited: bool = True
+    ) -> None:
+        self.path = ticket.node.path
+        super().__init__(zk, self.path)
+        self.ticket = ticket
+        self.token = ticket.node.token
+        self._session_id = ticket.node.session_id
+        self._is_awaited = is_awaited  # whether another client may wait until the node is gone
+        self._successors = successors
+        self._depth = 1
+        self._monitor = LossMonitor(zk, ticket, self._loop, on_uncertain=self.find_loss, on_lost=self._lose)
+
+    def __repr__(self) -> str:
+        if self._loss is not None:
+            state = f"lost: {self._loss.why}"
+        elif self.is_released:
+            state = "released"
+        else:
+            left = self.certain_for()
+            state = f"held, certain for {left:.1f} s" if left else "not certain to be held"
+        kind = type(self).__name__.removeprefix("_")
+        return f"<{kind} {self.path}, {state}, token {self.token}, session {describe_session(self._session_id)}>"
+
+    def _described_held(self) -> str:
+        return f"the {self._noun} {self.path}"
+
+    # -- state ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_released(self) -> bool:
+        """Whether `release` was called as often as the lock was acquired."""
+        return self._depth == 0
+
+    def check(self) -> None:
+        """Return if the lock is certain to be held.
+
+        Raises:
+            LockLostError: if it is not.
+            RuntimeError: if it was released.
+        """
+        if self._loss is None and self.is_released:
+            raise RuntimeError(f"the lock node {self.path} was released")
+        if self._seconds_left() <= 0:
+            raise copy(self._lose(self._why_uncertain()))  # each call would add its traceback to one object
 
     # -- use --------------------------------------------------------------------------------------------------------
 
@@ -211,28 +260,26 @@ class Lease:
     async def release(self) -> None:
         """Release the lock, and return when its node is known to be gone.
 
-        While no server answers, return after one or two seconds all the same: the client deletes the node as soon as a
-        server can be reached, and it is gone with the session at the latest.  So leaving never takes long, whatever is
-        held.  Does nothing when the lease was lost or released before.
-        When another task runs the body of an `async with` of this lease, the body is cancelled first, and the lock
-        stays held until the body has ended: only then is the node deleted.  That `async with` raises LockLostError in
-        place of the cancellation.  If its body has not ended after a second, return all the same; `lost` waits longer.
-        The task that runs the body may release the lock within it, and goes on without the lock.
-        Raises: RuntimeError in another event loop.
-        Cancellation: the lock is released all the same.
-        Order: deletes are sent in the order of the calls, and before the next task of this process goes on.
+        While no server answers, return after one or two seconds anyway: the client deletes the node as soon as a server
+        can be reached, and it is gone with the session at the latest.  So leaving never takes long, whatever is held.
+        Does nothing when the lease was lost or released before.
+        When another task runs the body of an `async with` of this lease, the body is cancelled first, and the node is
+        deleted when the body has ended.  That `async with` raises LockLostError in place of the cancellation.  If its
+        body has not ended after a second, return anyway; `lost` waits longer.  The task that runs the body may release
+        the lock within it, and goes on without the lock.
+
+        Raises:
+            RuntimeError: in another event loop.
+
+        Cancellation:
+            The lock is released anyway.
+
+        Order:
+            Deletes are sent in the order of the calls, and before the next task of this process goes on.
         """
         same_loop(self._loop, self.path)
         if self._depth > len(self._bodies) or not await self.is_left_to_bodies():
             await self.release_at_once()
-
-    async def is_left_to_bodies(self) -> bool:
-        """Stop the bodies that other tasks run, and wait for them; return whether there are any: their ends release."""
-        if self._depth == 0 or not self._bodies.give_back(LockLostError(self.path, GIVEN_BACK)):
-            return False
-        if self._loss is None:
-            await wait_for_bodies(self._until_over(), f"the {self._noun} {self.path}")
-        return True
 
     async def release_at_once(self) -> None:
         """Do the same as `release`, but leave the bodies alone."""
@@ -241,34 +288,35 @@ class Lease:
         self._depth -= 1
         if self._depth:
             return
-        local_queue = self._local_queue
+        successors, ticket = self._successors, self.ticket
         if self._loss is not None:
-            if local_queue is not None:
-                local_queue.pass_turn()
+            if successors is not None:
+                successors.pass_turn()
             return
         # A ticket without certainty is not passed on: the next task would own it only to lose it.
-        if local_queue is not None and local_queue.wants_ticket() and self._certainty.seconds_left():
+        if successors is not None and successors.wants_ticket() and self._zk.certain_for(self._session_id):
             self._finish()
-            local_queue.pass_ticket(self.ticket)
+            successors.pass_ticket(ticket)
             return
         # First of all, the delete: it is written to the socket before `start` returns.  Another client waits for it, so
         # everything that this process has to clean up comes after it.
-        gone = self.ticket.removal.start()
+        gone = ticket.removal.start()
         self._finish(gone)
-        self.ticket.cancel_watch_request()
+        if ticket.watch_request is not None:
+            ticket.cancel_watch_request()
         # When the server deletes the node, it sends us the event of our own watch and, at the same moment, the next
         # owner its own event.  If that one runs on this machine it should get the processor first.
         if self._is_awaited:
-            self.ticket.watches.set_callback(yield_processor)
-        if local_queue is not None:
-            local_queue.pass_turn()
+            ticket.watches.set_callback(yield_processor)
+        if successors is not None:
+            successors.pass_turn()
         try:
             await gone
             if self._is_awaited:
                 yield_processor()
         finally:
             # The watch on our own node has fired by now.  Watches on blockers may be left from the time of waiting.
-            self.ticket.watches.cancel()
+            ticket.watches.cancel()
 
     def leave_node(self) -> None:
         """End a lease that is not over, as `release` does, but leave its node and its watches to the caller."""
@@ -277,36 +325,29 @@ class Lease:
         self.ticket.cancel_watch_request()
 
     def acquired_again(self) -> None:
-        """Count one more acquire; called by a re-entrant lock.  Raises: LockLostError."""
+        """Count one more acquire, for a re-entrant lock.
+
+        Raises:
+            LockLostError: if the lease is lost.
+        """
         self.check()
         self._depth += 1
 
-    # -- bodies -----------------------------------------------------------------------------------------------------
-
-    def enter_body(self, body: Body) -> None:
-        """Have `body` interrupted when the lease is lost."""
-        self._bodies.append(body)
-
-    def leave_body(self, body: Body) -> LockLostError | None:
-        """Undo `enter_body`; return the loss of the lease, None if it is not lost."""
-        self._bodies.remove(body)
-        return self.find_loss()
+    # -- the end, and what kinds of leases add to it ------------------------------------------------------------------
 
     def find_loss(self) -> LockLostError | None:
-        """Look whether the lease is still certain, lose it if not, and return its loss, None if it is not lost."""
+        """Do the same as Holding.find_loss."""
         if self._seconds_left() <= 0:
             self._lose(self._why_uncertain())
         return self._loss
 
-    # -- the end, and what kinds of leases add to it ------------------------------------------------------------------
-
     def _seconds_left(self) -> float:
-        """Return how many seconds the lease lasts for certain; 0 once it is over.  Kinds of leases may shorten it."""
-        return 0.0 if self.is_over else self._certainty.seconds_left()
+        return 0.0 if self.is_over else self._zk.certain_for(self._session_id)
 
     def _why_uncertain(self) -> str:
-        """Return the reason for which `_seconds_left` is 0."""
-        return self._certainty.why_ended()
+        """Return why `_seconds_left` is 0: the session has ended or is being closed, or no server has answered."""
+        is_over = self._zk.session_id != self._session_id or self._zk.certain_until == float("-inf")
+        return _ENDED if is_over else _UNCERTAIN
 
     def _on_end(self) -> None:
         """Clean up; called when the lease is released or lost, or another lease takes over its ticket."""
@@ -314,7 +355,24 @@ class Lease:
     def _become(self, lease: Lease) -> None:
         """Have `lease`, of the same ticket, take the place of this one in all bodies; this one counts as released."""
         self._depth = 0
-        self._bodies.move(self, lease)
+        for body in self._bodies:
+            lease.enter_body(body)
+            body.go_on_under(lease, self)
+        self._bodies.clear()
+
+    async def _write(self, writer: VersionedWriter, data_of: Callable[[int], bytes | None]) -> None:
+        """Write the data that `data_of` returns for the next version, until it is known to be there.
+
+        The lease is lost if the node is gone or another client has written into it, and if its session ends.
+        """
+        try:
+            await until_answered(self._zk, partial(writer.write, data_of), repeats=True, renews=False)
+        except WrittenOverError:
+            self._lose(WRITTEN_OVER)
+        except NoNodeError:
+            self._lose(DELETED)
+        except SessionError as error:
+            self._lose(str(error))
 
     def _lose(self, why: str) -> LockLostError:
         """Return the loss of the lease; if it is not over, it is lost now, for the reason `why`."""
@@ -322,12 +380,12 @@ class Lease:
             return self._loss or LockLostError(self.path, why)
         self._loss = LockLostError(self.path, why)
         self._finish()
-        if why is not DELETED and self._certainty.is_present_session:
+        if why is not DELETED and self._zk.session_id == self._session_id:
             # The session may well be alive on the server.  Others must not wait for a node without a holder.
             self.ticket.removal.start()
         self.ticket.cancel_watch_request()
         self.ticket.watches.cancel()
-        self._bodies.interrupt(self._loss)
+        self._interrupt(self._loss)
         _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss
 
@@ -337,3 +395,108 @@ class Lease:
         if self._over is not None:
             self._over.set_result(gone)
         self._on_end()
+
+
+class LossMonitor:
+    """Watches over one lease of `ticket`, from now until `stop`: the certainty of its session, and its own node.
+
+    Args:
+        on_uncertain: Called when the session is not certain to be alive any more.
+        on_lost: Called with the reason when the ticket's node is lost.  Both stop the monitor.
+    """
+
+    __slots__ = ("_is_stopped", "_on_lost", "_on_uncertain", "_ticket", "_unwatched", "_zk")
+
+    def __init__(
+        self,
+        zk: Client,
+        ticket: Ticket,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_uncertain: Callable[[], object],
+        on_lost: Callable[[str], object],
+    ) -> None:
+        self._zk = zk
+        self._ticket = ticket
+        self._on_uncertain = on_uncertain
+        self._on_lost = on_lost
+        self._is_stopped = False
+        self._unwatched = known_of(zk).unwatched
+        zk.need_certainty()
+        zk.on_uncertain.add(self._certainty_ended)
+        if ticket.is_watched:  # a ticket that has waited brings its watch along
+            ticket.watches.set_callback(self._watch_fired)
+        elif ticket.watch_request is not None:  # begun under the lease before this one, of the same ticket
+            ticket.watch_request.add_done_callback(self._watch_answered)
+        else:
+            if ticket.held_since is None:
+                ticket.held_since = loop.time()
+            # Counted from the first lease: otherwise a ticket that is passed on again and again, each time after less
+            # than a tenth of a second, would never be watched.
+            self._unwatched.add(self._watch_own_node, ticket.held_since + _UNWATCHED)
+
+    def stop(self) -> None:
+        """Stop watching, once; the ticket keeps its watches, and a request for one, for the lease that may follow."""
+        self._is_stopped = True
+        self._zk.release_certainty()
+        self._zk.on_uncertain.discard(self._certainty_ended)
+        self._ticket.watches.set_callback(None)
+        self._unwatched.discard(self._watch_own_node)
+        if self._ticket.watch_request is not None:
+            self._ticket.watch_request.remove_done_callback(self._watch_answered)
+        self._on_uncertain = self._on_lost = _ignore  # breaks the reference cycle with the lease
+
+    def _certainty_ended(self) -> None:
+        if self._zk.certain_for(self._ticket.node.session_id) > 0:  # an answer has arrived since this was scheduled
+            self._zk.on_uncertain.add(self._certainty_ended)
+        else:
+            self._on_uncertain()
+
+    def _watch_own_node(self) -> None:
+        """Send the request that reads and watches the ticket's own node; an earlier one counts no more."""
+        ticket = self._ticket
+        asked = self._zk.get_and_watch(ticket.node.path, into=ticket.watches)
+        ticket.watch_request = asyncio.get_running_loop().create_task(asked)
+        ticket.watch_request.add_done_callback(self._watch_answered)
+
+    def _watch_answered(self, request: asyncio.Task[tuple[Node, Watch]]) -> None:
+        if request.cancelled():
+            return
+        error = request.exception()
+        ticket = self._ticket
+        if self._is_stopped or request is not ticket.watch_request:
+            return
+        ticket.watch_request = None
+        if is_transient(error):
+            self._unwatched.add(self._watch_own_node, asyncio.get_running_loop().time() + _UNWATCHED)
+        elif isinstance(error, ZooKeeperError) and not isinstance(error, NoNodeError):
+            # For example, the right to read the node is missing.  Without the watch a deletion would go unnoticed, so
+            # the lease cannot be relied upon.
+            self._on_lost(str(error))
+        elif isinstance(error, NoNodeError) or request.result()[0].stat.czxid != ticket.node.token:
+            self._on_lost(DELETED)  # another token: the node was deleted, and one of the same name was created
+        elif not ticket.is_own_data(request.result()[0]):
+            self._on_lost(WRITTEN_OVER)  # other clients may act on what they read there
+        else:
+            ticket.is_watched = True
+            ticket.watches.set_callback(self._watch_fired)
+
+    def _watch_fired(self) -> None:
+        path = self._ticket.node.path
+        try:
+            # Watches on blockers from the time of waiting may still fire: they mean nothing to a holder.
+            events = [event for event in self._ticket.watches.take() if event.path == path]
+        except SessionError as error:
+            self._on_lost(str(error))
+            return
+        if any(event.type is WatchEventType.DELETED for event in events):
+            self._on_lost(DELETED)
+        elif events:
+            # The node's data has changed, which uses up the watch.  It also uses up a watch whose request is still
+            # unanswered here, so a request that is under way does not make this one superfluous.
+            self._ticket.is_watched = False
+            self._watch_own_node()
+
+
+def _ignore(why: str = "") -> None:
+    """Do nothing: the monitor is stopped."""

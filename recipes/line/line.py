@@ -11,35 +11,40 @@ docs/waiting-line.md has the whole argument.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Container, Sequence
-from typing import Final
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
 
 import zkwire
+from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
+from recipes.common.retrying import any_transient, is_transient, pause, raise_unless_renewed, until_answered
 from recipes.common.this_process import or_in_words
-from recipes.common.waiting import raise_unless_renewed
-from recipes.line.certainty import Certainty, be_certain_soon
-from recipes.line.entering import Entrance
-from recipes.line.looks import looks_of
+from recipes.line.contenders import describe_first
+from recipes.line.known import known_of, line_of
 from recipes.line.position import every_contender
-from recipes.line.sight import Sight
-from recipes.line.standing import standing_of
-from recipes.line.strangers import strangers_of
-from recipes.line.ticket import Ticket
-from recipes.line.trying import Onlooker, leave_out
-from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
-from zkwire import ACL, Client
-
-LOCK_PREFIX: Final = "lock-"  # Curator's; go-zk's and kezhuw's Rust locks can wait in the same line, too
+from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode
+from recipes.line.ticket_data import HashChain
+from recipes.line.waiting import EvictedError, Rules, WaitingTicket, certify, ranked
+from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetData, Node, join_path
 
 
 class Line:
     """One line of tickets, the children of the node at `path`.
 
-    Arguments: `path`, created as a container when it is missing; `prefix`, the part of our tickets' names between the
-    unique id and the number; `blocks`, `slots`, `ahead` and `ignores_shared`, see Rules; `data`, of the tickets' nodes,
-    None for this process in words; `acl`, `parent_data`, `proofs` and `creates_at_once`, see Entrance; `container`, the
-    topmost node above the tickets that is created as a container, `path` by default.
+    Args:
+        path: The line's node, created as a container when it is missing.
+        prefix: The part of our tickets' names between the unique id and the number.
+        blocks: See Rules, as for `slots`, `ahead` and `ignores_shared`.
+        data: The data of the tickets' nodes; None: this process, described.
+        acl: The ACL of all nodes; None: all clients may use the node at `path`, and a ticket has `own_acl`.
+        parent_data: Returns the data of the node at `path`, if it has to be created.
+        container: The topmost node above the tickets that is created as a container, `path` by default.
+        links: How many links the hash chain of a ticket's name has; 0 for a ticket that writes nothing into its node.
+        creates_at_once: Whether a node that is not known to exist is created in the first write, or only when the
+            server has said that it is missing.
     """
 
     def __init__(
@@ -56,98 +61,91 @@ class Line:
         acl: Sequence[ACL] | None = None,
         parent_data: Callable[[], bytes] = bytes,
         container: str | None = None,
-        proofs: int = 0,
+        links: int = 0,
         creates_at_once: bool = True,
     ) -> None:
         self._zk = zk
         self.path = path
+        self._prefix = prefix
+        self._data = or_in_words(data)
         self._acl = acl
-        looks = looks_of(zk, path, reads_slots=callable(slots))
-        self._rules = Rules(path, blocks, slots, ahead, ignores_shared, strangers_of(zk, path), looks)
-        self._entrance = Entrance(
-            zk=zk,
-            path=path,
-            prefix=prefix,
-            reads=self._rules.reads(),
-            data=or_in_words(data),
-            acl=acl,
-            parent_data=parent_data,
-            container=path if container is None else container,
-            standing=standing_of(zk),
-            looks=looks,
-            proofs=proofs,
-            creates_at_once=creates_at_once,
-        )
+        self._parents_acl = OPEN_ACL if acl is None else acl
+        self._parent_data = parent_data
+        self._container = path if container is None else container
+        self._links = links
+        self._creates_at_once = creates_at_once
+        self._known = line_of(zk, path)
+        self._parents = known_of(zk).parents
+        self._rules = Rules(self._known, blocks, slots, ahead, ignores_shared)
 
-    async def acquire(self, sight: Sight | None = None) -> Ticket:
+    async def acquire(self) -> Ticket:
         """Take a ticket, wait until it owns, and return it; if its node is lost while it waits, take a new one.
 
-        Arguments: `sight`, which takes note of what is seen on the way.
-        Raises: what the client raises, but for an expired session that is renewed; what `slots` raises.
-        Cancellation: the node is removed.
+        What the client and `slots` raise is raised, but for an expired session that is renewed.
+
+        Cancellation:
+            The node is removed.
         """
         while True:
             try:
-                waiting = await self._enter(sight)
-                if waiting.owns:
-                    return waiting.ticket
-                return await waiting.wait()
+                waiting = await self._enter()
+                return waiting.ticket if waiting.owns else await waiting.wait()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
             except EvictedError:
                 pass
 
-    async def try_acquire(self, sight: Sight | None = None) -> Ticket | None:
+    async def try_acquire(self) -> Ticket | None:
         """Take a ticket and return it if it owns at once; otherwise remove its node and return None.
 
         When the last try of this client has failed, look first, and take a ticket only if the lock is free.  Callers
         that try again and again would otherwise keep each other out: each would meet the tickets of the others.
-        Raises, Cancellation: as `acquire`.
-        Requests: a create and a list in one write and, if it fails, a delete; before that, in one try of two that meet
-        a single ticket, a sync and a list at most twice (see WaitingTicket.check_blockers).  After a try that has
-        failed: a sync and a list, and the others only if the lock is free.  If it fails for the second time because of
-        the same ticket, a getData of that one.  Without it, a node that is no ticket would keep the lock from all
-        callers that never wait.
+        It raises what `acquire` raises.
+
+        Cancellation:
+            The node is removed.
+
+        Requests:
+            A create and a list in one write and, if it fails, a delete; before that, in one try of two that meet a
+            single ticket, a sync and a list at most twice (see WaitingTicket.find_out).  After a try that has failed: a
+            sync and a list, and the others only if the lock is free.  If it fails for the second time because of the
+            same ticket, a getData of that one.  Without it, a foreign node would keep the lock from all callers that
+            never wait.
         """
-        strangers = self._rules.strangers
         while True:
             try:
-                if strangers.was_in_vain and not await self._is_free(sight):
+                if self._known.has_failed and not await self._is_free():
                     return None
-                waiting = await self._enter(sight)
-                await waiting.check_blockers()
-                await waiting.make_certain()
+                waiting = await self._enter()
+                await waiting.find_out()
             except zkwire.SessionExpiredError:
                 raise_unless_renewed(self._zk)
                 continue  # nothing is known yet
             except EvictedError:
                 continue
             if waiting.owns:
-                strangers.try_succeeded()
+                self._known.try_succeeded()
                 return waiting.ticket
             await waiting.ticket.removal.start()
             # A ticket that was first, but whose session is not certain to be alive, says nothing about the lock.
             if not waiting.is_first:
                 return None
 
-    async def _is_free(self, sight: Sight | None) -> bool:
-        """Look whether a ticket that were taken now would own.  Raises: what the client raises; what `slots` raises.
+    async def _is_free(self) -> bool:
+        """Return whether a ticket that were taken now would own.
 
-        The look is behind a sync: a lock that another client has released before this call is found free.
+        It looks after a sync: a lock that another client has released before this call is found free.
         """
         rules = self._rules
-        names, *data = await rules.looks.share(self._zk, self.path, rules.reads())
-        if isinstance(rules.slots, int):
-            slots = rules.slots
-        elif isinstance(data[0], zkwire.Node):
-            slots = rules.slots(data[0].data)
-        else:
-            return True  # there is no line, or the ticket gets the refusal
-        onlooker = Onlooker(names, rules.blocks, slots)
-        if sight is not None:
-            sight.begin(self.path, onlooker)
-        await leave_out(self._zk, self.path, onlooker, rules.strangers, sight, ignores_shared=rules.ignores_shared)
-        return onlooker.owns
+        children, *slots = await self._known.look(self._zk, *rules.reads_slots())
+        position = rules.position(f"{children.next_number:010d}")
+        position.listed(children)
+        if not isinstance(rules.slots, int):
+            if not isinstance(slots[0], Node):
+                return True  # there is no line, or the ticket gets the refusal
+            position.slots_read(rules.slots(slots[0].data), is_watched=False)
+        await rules.leave_out(self._zk, position)
+        return position.is_free
 
     async def still_owns(self, ticket: Ticket) -> bool:
         """Return whether `ticket`, which owned when another task of this process passed it on, owns at this moment.
@@ -155,23 +153,24 @@ class Line:
         Time may have passed since then, for example because the event loop was blocked.  If the session is not certain
         to be alive any more, ask the leader, and look whether the node is still there.  If not, or if the session is
         over, the ticket is given up.
-        Raises: SessionError.
-        Cancellation: the ticket is given up, as for any error.
+
+        Cancellation:
+            The ticket is given up, as for any error.
         """
-        certainty = Certainty(self._zk, ticket.node.session_id)
+        zk, node = self._zk, ticket.node
+        names: Container[str] = (node.name,)
         try:
-            names: Container[str] = (ticket.node.name,)
-            while not certainty.is_enough() and certainty.is_present_session:
-                await certainty.renew()
-                names, *_ = await self._rules.looks.share(self._zk, self.path, self._rules.reads())
+            while not zk.is_certain(node.session_id) and zk.session_id == node.session_id:
+                await certify(zk)
+                names, *_ = await self._known.look(zk, *self._rules.reads_slots())
         except zkwire.SessionExpiredError:
             ticket.give_up()
-            raise_unless_renewed(self._zk)
+            raise_unless_renewed(zk)
             return False
         except BaseException:
             ticket.give_up()
             raise
-        if not certainty.is_present_session or ticket.node.name not in names:
+        if zk.session_id != node.session_id or node.name not in names:
             ticket.give_up()
             return False
         return True
@@ -180,15 +179,117 @@ class Line:
         """Give `ticket` up: its node is deleted as soon as a server can be reached."""
         ticket.give_up()
 
-    async def _enter(self, sight: Sight | None) -> WaitingTicket:
-        await be_certain_soon(self._zk)
-        node, answers, is_new_line = await self._entrance.enter()
+    async def describe_blockers(self) -> str:
+        """Return the end of an error message: how many tickets a new one would wait for, and the first one.
+
+        It is empty if there are none, or if they cannot be read.
+        """
+        return await describe_first(self._zk, self._known, self._rules.blocks)
+
+    # -- entering ---------------------------------------------------------------------------------------------------
+
+    async def _enter(self) -> WaitingTicket:
+        """Create the node of a ticket and list the line; one round trip, also at a path that is new below a parent."""
+        if self._zk.is_cut_off():
+            await certify(self._zk)  # before a node is created that others wait for
+        node, answers, is_new_line = await self._create()
         ticket = Ticket(node, self._zk.guaranteed_delete(node.path))
         try:
-            waiting = WaitingTicket(self._zk, self._rules, ticket, answers, sight)
+            children, *slots = await self._children_with(node.name, answers)
+            waiting = WaitingTicket(self._zk, self._rules, ticket, children, *slots)
             if self._acl is not None and not is_new_line:  # a new one has the ACL that was asked for
                 await warn_if_wider(self._zk, self.path, self._acl)
         except BaseException:
             ticket.give_up()
             raise
         return waiting
+
+    async def _children_with(self, name: str, answers: list[Any]) -> list[Any]:
+        """Return a list of the children that was read after `name` was created, and the number of slots after that.
+
+        Args:
+            answers: What was read in the write of the create, if anything.  If the answer to the create was lost,
+                another server may have answered the reads, and may lag: the list is good if it shows `name`.
+        """
+        if answers and not any_transient(answers):
+            children = ranked(answers[0])
+            if name in children:
+                return [children, *answers[1:]]
+        return await self._known.look(self._zk, *self._rules.reads_slots())
+
+    async def _create(self) -> tuple[TicketNode, list[Any], bool]:
+        """Create the node of a ticket, and read the line in the same write.
+
+        Returns:
+            The node; what each read has brought; and whether the line's node was created, too.
+
+        Nodes above the ticket that are not known to exist are created in the same write.  The reads are left out if
+        many tickets of this client list the line.
+        """
+        zk, known, loop = self._zk, self._known, asyncio.get_running_loop()
+        unique, chain = zk.unique_id(), None
+        if self._links:
+            chain = HashChain(unique, self._links)
+            unique = chain.id
+        name = join_path(self.path, f"_c_{unique}-{self._prefix}")
+        parents = self._parents.to_create(self.path, loop.time()) if self._creates_at_once else []
+        while True:
+            acl = own_acl(zk, self.path) if self._acl is None else self._acl
+            operations: list[Create | GetChildren | GetData] = [
+                *map(self._create_parent, parents),
+                Create(name, self._data, ephemeral=True, sequential=True, acl=acl, recover=True),
+            ]
+            lists = not known.is_busy
+            if lists:
+                operations += [GetChildren(self.path), *self._rules.reads_slots()]
+            known.lists += lists
+            try:
+                with self._parents.creating(self.path) if parents else nullcontext():
+                    # The list goes after the create: a server executes the requests of a session in order, so the list
+                    # shows every ticket that comes before ours.  No later ticket can.
+                    answers = await zk.pipeline(operations)
+            finally:
+                known.lists -= lists
+            count = len(parents)
+            created = answers[count]
+            if not isinstance(created, BaseException):
+                path, stat = created
+                is_new = count > 0 and not isinstance(answers[count - 1], BaseException)
+                self._parents.entered(self.path, loop.time(), is_ours=is_new)
+                node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, chain)
+                return node, answers[count + 1 :], is_new
+            if isinstance(created, zkwire.NoNodeError):
+                parents = await self._parents_to_create(parents)
+            elif is_transient(created):
+                await pause()
+            elif not _was_not_carried_out(created) and not (
+                isinstance(created, zkwire.InvalidACLError) and was_refused(zk, acl)
+            ):
+                if isinstance(created, zkwire.NodeExistsError):
+                    created.hint = "the sequence numbers below this parent are used up: delete it and create it again"
+                raise created
+
+    def _create_parent(self, at: str) -> Create:
+        is_container = at == self._container or at.startswith(f"{self._container}/")
+        return Create(
+            at, self._parent_data() if at == self.path else b"", container=is_container, acl=self._parents_acl
+        )
+
+    async def _parents_to_create(self, parents: Sequence[str]) -> list[str]:
+        """Return the nodes to create before the next try; the last one has created `parents` first, and was refused
+        because the line's node is missing.
+        """
+        every = zkwire.ancestors(self.path)
+        if len(parents) == len(every):
+            # The parents cannot be created like this: the chroot is missing, or the client has no right to create them.
+            # `ensure_path` creates them, or raises the reason.
+            ensure = partial(self._zk.ensure_path, self.path, container=True, acl=self._parents_acl)
+            await until_answered(self._zk, ensure, repeats=True)
+        elif not parents:  # the server has deleted the empty container meanwhile
+            self._parents.was_missing(self.path)
+            return self._parents.to_create(self.path, asyncio.get_running_loop().time())
+        return every
+
+
+def _was_not_carried_out(error: BaseException) -> bool:
+    return isinstance(error, zkwire.ConnectionLostError) and not error.maybe_applied

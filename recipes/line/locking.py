@@ -15,10 +15,10 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.arguments import checked_within, current_task
 from recipes.common.event_loops import running_loop, same_loop
-from recipes.common.waiting import bounded
 from recipes.line.contenders import Contender, holders_first, look
 from recipes.line.lease import Body, LockLostError
-from recipes.line.sight import Sight
+from recipes.line.line import Line
+from recipes.line.ticket import Ticket
 from zkwire import Client, SessionError
 
 _log = logging.getLogger(__name__)
@@ -175,11 +175,13 @@ class Hold(Generic[H]):
 def _stop_outer_body(task: asyncio.Task[Any], *, passes_cancellation: bool) -> None:
     """Have the next outer body of `task` whose lease is lost cancelled; called when an inner hold has ended.
 
-    Not at once: `task.cancel()` in the running task takes effect at whatever the task awaits next, even behind the
-    outer body.  In the next turn of the event loop the task waits for something, within the body.
-    Arguments: `passes_cancellation`, whether the inner hold has passed a CancelledError on.  If the outer hold has
-    cancelled the task before, this CancelledError is on its way to the outer body, and another one would only disturb
-    the clean-up in between.  If it was not passed on, the inner body has swallowed it.
+    Not at once: `task.cancel()` in the running task takes effect at whatever the task awaits next, even after the outer
+    body.  In the next turn of the event loop the task waits for something, within the body.
+
+    Args:
+        passes_cancellation: Whether the inner hold has passed a CancelledError on.  If the outer hold has cancelled the
+            task before, this CancelledError is on its way to the outer body, and another one would only disturb the
+            clean-up in between.  If it was not passed on, the inner body has swallowed it.
     """
     for hold in reversed(_ENTERED.get(task, ())):
         if hold.loss is not None:
@@ -209,7 +211,7 @@ class Locking(ABC, Generic[H]):
     def __init__(self, zk: Client, path: str) -> None:
         self._zk = zk
         self.path = path
-        self._in_words = f"the {self._noun} {path}"
+        self._described = f"the {self._noun} {path}"
         self._loop = running_loop()
         self._entered: dict[asyncio.Task[Any], list[Hold[H]]] = {}
         self._latest: H | None = None  # for `repr`
@@ -237,8 +239,9 @@ class Locking(ABC, Generic[H]):
     def _left_by(self, task: asyncio.Task[Any]) -> Hold[H]:
         """Return the hold that `task` leaves: the last one that it entered, or else one that another task entered.
 
-        Raises: RuntimeError when several other tasks that still run have entered the lock: if the wrong one were taken,
-        its body would go on without the lock.
+        Raises:
+            RuntimeError: if several other tasks that still run have entered the lock: if the wrong one were taken, its
+                body would go on without the lock.
         """
         if task not in self._entered:
             # A task that has finished cannot leave by itself any more, so its hold is the one to be left.
@@ -263,7 +266,9 @@ class Locking(ABC, Generic[H]):
         When the lease is lost, the body is cancelled, and LockLostError is raised in place of the cancellation.  It is
         also raised when the body has come to its end without noticing the loss.  The body is cancelled in the same way
         when another task releases the lease, which is then held until the body has ended.
-        Arguments: `within`, as of `acquire`.
+
+        Args:
+            within: The same as in `acquire`.
         """
         checked_within(within)
         return Hold(partial(self.acquire, within=within))
@@ -271,12 +276,20 @@ class Locking(ABC, Generic[H]):
     async def acquire(self, *, within: float | None = None) -> H:
         """Wait for the lock and return the lease.  The caller must release it, even when it is lost.
 
-        Arguments: `within`, how many seconds the whole wait may take; None: without bound; 0: one look, which takes the
-        lock if it is free, however long the server takes to answer.
-        Raises: TimeoutError, which names the first ticket ahead, as far as the wait has seen it; RuntimeError in
-        another event loop than the lock was made in; SessionClosedError; SessionExpiredError if the client renews no
-        session (if it does, a new ticket is taken in the new session); whatever else the server refuses.
-        Cancellation: at any moment; no node stays, and the next ticket in the line gets its turn.
+        Args:
+            within: How many seconds the whole wait may take; None: without bound; 0: one look, which takes the lock if
+                it is free, however long the server takes to answer.
+
+        Raises:
+            TimeoutError: if the lock was not free in time; it names the first ticket that was ahead at its end, if a
+                server shows it soon.
+            RuntimeError: in another event loop than the one in which the lock was made.
+            SessionClosedError: if the client is closed.
+            SessionExpiredError: if the client renews no session; if it does, a new ticket is taken in the new session.
+            ServerError: if a server refuses a request for good.
+
+        Cancellation:
+            At any moment; no node stays, and the next ticket in the line gets its turn.
         """
         loop = self._check_usable()
         start = loop.time()
@@ -288,22 +301,32 @@ class Locking(ABC, Generic[H]):
 
     async def _acquire_within(self, within: float) -> H:
         checked_within(within)
-        sight = Sight()
-        async with bounded(within, f"{self._in_words} was not free", sight.in_words) as bound:
-            if within == 0 and self._can_wait:
-                lease = await self._try_acquire(sight)
+        limit = asyncio.timeout(within or None)
+        try:
+            async with limit:
+                if within or not self._can_wait:
+                    return await self._acquire()
+                lease = await self._try_acquire()
                 if lease is not None:
                     return lease
-                bound.must_wait()
-            return await self._acquire(sight)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        raise TimeoutError(f"{self._described} was not free within {within} s{await self._describe_blockers()}")
+
+    async def _describe_blockers(self) -> str:
+        """Return the end of an error message: how many tickets are ahead, and the first one, if that is known soon."""
+        return ""
 
     async def try_acquire(self) -> H | None:
         """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.
 
-        If clients that only try meet at a free lock, one of them gets it.
-        Raises: as `acquire`, without TimeoutError.  Cancellation: as `acquire`.
-        Requests: the first time create, getChildren and delete, and sometimes two more looks.  After a try in vain a
-        look (sync and getChildren2 in one write, and no node), and those of `acquire` if the lock is free.
+        If clients that only try meet at a free lock, one of them gets it.  Errors and cancellation are those of
+        `acquire`, without TimeoutError.
+
+        Requests:
+            The first time create, getChildren and delete, and sometimes two more lists.  After a try in vain sync and
+            getChildren2 in one write, and no node; and those of `acquire` if the lock is free.
         """
         self._check_usable()
         lease = await self._try_acquire()
@@ -314,11 +337,15 @@ class Locking(ABC, Generic[H]):
     async def contenders(self) -> list[Contender]:
         """Return the holders of the lock, and then the clients that wait for it, in their order.
 
-        It is one look: when it is read, the lock may have changed hands already.  So nothing should be decided by it.
-        Clients that have no node in the line yet are not in it, such as tasks that wait for another one of this
-        object.  Nodes that are not ephemeral are left out, and reported in the log.
-        Raises: as `acquire`, without TimeoutError.  Cancellation: harmless.
-        Requests: getChildren2, and in one write a getData for each contender.
+        When it is read, the lock may have changed hands already.  So nothing should be decided by it.  Clients that
+        have no node in the line yet are not in it, such as tasks that wait for another one of this object.  Nodes that
+        are not ephemeral are left out, and reported in the log.  Errors are those of `acquire`, without TimeoutError.
+
+        Cancellation:
+            Harmless.
+
+        Requests:
+            getChildren2, and in one write a getData for each contender.
         """
         self._check_usable()
         return holders_first(await self._look())
@@ -328,22 +355,46 @@ class Locking(ABC, Generic[H]):
         return await look(self._zk, self.path)
 
     @abstractmethod
-    async def _acquire(self, sight: Sight | None = None) -> H:
-        """Do what `acquire` does, without a bound; `sight` takes note of what is seen on the way."""
+    async def _acquire(self) -> H:
+        """Do what `acquire` does, without a bound."""
 
     @abstractmethod
-    async def _try_acquire(self, sight: Sight | None = None) -> H | None:
-        """Do what `try_acquire` does; `sight`, as for `_acquire`."""
+    async def _try_acquire(self) -> H | None:
+        """Do what `try_acquire` does."""
 
     def _check_usable(self) -> asyncio.AbstractEventLoop:
         """Return the event loop.
 
-        Raises: the error of a client that is closed for good; RuntimeError in another event loop than the lock's.
-
         A task of another event loop would wait for ever: nothing wakes its loop, which runs in another thread.
+
+        Raises:
+            RuntimeError: in another event loop than the lock's.
+            SessionError: if the client is closed for good.
         """
-        self._loop = same_loop(self._loop, self._in_words)
+        self._loop = same_loop(self._loop, self._described)
         error = self._zk.on_closed.error
         if error is not None:
             raise error
         return self._loop
+
+
+class LineLock(Locking[H]):
+    """A lock whose holders are the tickets that own in `line`."""
+
+    def __init__(self, zk: Client, line: Line) -> None:
+        super().__init__(zk, line.path)
+        self._line = line
+
+    @abstractmethod
+    def _lease(self, ticket: Ticket) -> H:
+        """Return the lease of a ticket that owns."""
+
+    async def _acquire(self) -> H:
+        return self._lease(await self._line.acquire())
+
+    async def _try_acquire(self) -> H | None:
+        ticket = await self._line.try_acquire()
+        return None if ticket is None else self._lease(ticket)
+
+    async def _describe_blockers(self) -> str:
+        return await self._line.describe_blockers()

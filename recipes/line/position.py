@@ -1,13 +1,13 @@
 """What a ticket knows of the tickets before it, and what follows: whether it owns, what to watch, what to wait for.
 
-Pure: takes in lists of the children, departures, numbers of slots and promises, in the order in which they arrived;
+Pure: takes in lists of the children, departures, numbers of slots and promises, in the order in which they arrived, and
 sends nothing.  docs/waiting-line.md has the argument why this is safe.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Final
 
@@ -21,41 +21,23 @@ def every_contender(name: str) -> bool:
     return True
 
 
-def earlier(name: str, names: Iterable[str]) -> list[str]:
-    """Return the contenders among `names` that come before `name`, in the order of the line.
-
-    Every child whose name ends in a sequence number is a contender, whatever its prefix.  Numbers are compared as
-    numbers, across their overflow.
-    Raises: ValueError when `name` has no sequence number.
-    """
-    own = zkwire.sequence(name)
-    if own is None:
-        raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
-    before = []
-    for other in names:
-        number = zkwire.sequence(other)
-        if number is not None:
-            distance = zkwire.sequence_distance(number, own)
-            if distance < 0:
-                before.append((distance, other))
-    return [other for _, other in sorted(before)]
-
-
 class Ranking:
-    """The names of the children of a line, put in order once for many tickets that take in the same list.
+    """The names of the children of a line, put in order once for all tickets that take in the same list.
 
-    Numbers continue below zero after 2147483647, so each ticket sees the circle of numbers cut opposite its own one.
-    The contenders are sorted by plain number once, and rotated to the cut of the ticket that asks: no other node's
-    number has a say in it (pitfall 88).
+    Every child whose name ends in a sequence number is a contender, whatever its prefix.  Numbers continue below zero
+    after 2147483647, so each ticket sees the circle of numbers cut opposite its own one.  The contenders are sorted by
+    plain number once, and rotated to the cut of the ticket that asks: no other node's number decides it (pitfall 88).
 
-    Arguments: `names`, in any order; `next_number`, that of the next ticket, if the list has brought it.
+    Args:
+        names: The children, in any order.
+        next_number: The number of the next ticket, if the list has brought it.
     """
 
-    __slots__ = ("_blockers", "_names", "_next_number")
+    __slots__ = ("_blockers", "_names", "next_number")
 
     def __init__(self, names: Iterable[str], next_number: int = 0) -> None:
+        self.next_number = next_number
         self._names = dict.fromkeys(names)
-        self._next_number = next_number
         self._blockers: dict[Callable[[str], bool], _Circle] = {}
 
     def __iter__(self) -> Iterator[str]:
@@ -72,17 +54,9 @@ class Ranking:
         own = zkwire.sequence(name)
         if own is None:
             raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
-        return self._circle(blocks).before(own)
-
-    def before_next(self, blocks: Callable[[str], bool]) -> list[str]:
-        """Return the contenders for which `blocks` is true, in their order, that come before the next ticket."""
-        contenders, count = self._circle(blocks).before(self._next_number)
-        return contenders[:count]
-
-    def _circle(self, blocks: Callable[[str], bool]) -> _Circle:
         if blocks not in self._blockers:
             self._blockers[blocks] = _Circle(filter(blocks, self._names))
-        return self._blockers[blocks]
+        return self._blockers[blocks].before(own)
 
     def remove(self, name: str) -> None:
         """Leave out `name`, if it is there."""
@@ -99,7 +73,8 @@ class _Circle:
     __slots__ = ("_contenders", "_rotated", "_start")
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._contenders = sorted((number, name) for name in names if (number := zkwire.sequence(name)) is not None)
+        self._contenders = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
+        self._contenders.sort()
         self._start = -1
         self._rotated: list[str] = []
 
@@ -124,13 +99,14 @@ class _Circle:
 class Position:
     """What the ticket `name` knows of the tickets before it.
 
-    Arguments: `blocks`, whether an earlier contender of that name is a blocker; `slots`, the ticket owns when fewer
-    than `slots` blockers remain, None as long as the number is unknown; `ahead`, how many blockers the ticket watches
-    beyond those.
-
     The ticket watches its last `slots + ahead` blockers.  It watches `slots` of them so that it sees the departure that
     makes it own.  It watches one more to look ahead: when that one leaves, the ticket can list the children early, and
     learns before the decisive departure that no others remain.
+
+    Args:
+        blocks: Whether an earlier contender of that name is a blocker.
+        slots: The ticket owns when fewer than `slots` blockers remain; None as long as the number is unknown.
+        ahead: How many blockers the ticket watches beyond those.
     """
 
     __slots__ = (
@@ -169,7 +145,7 @@ class Position:
         self._is_listed = False
         self._blocks = blocks
         self._ahead = ahead
-        # The blockers that may remain are the first `_count` of `_names`, and behind them those of `_last`.  Other
+        # The blockers that may remain are the first `_count` of `_names`, and after them those of `_last`.  Other
         # tickets may share `_names`, so it is replaced and never changed.  In general it is one of the last blockers
         # that departs: then few names move to `_last`, and the event costs no more if very many remain.
         self._names: list[str] = []
@@ -186,7 +162,13 @@ class Position:
 
         A list that is out of date does no harm: it can only show too many blockers, never too few.
         """
-        return self._is_informed and not self.is_gone and self._remaining < self._slots
+        is_informed = self._is_listed and self._knows_slots
+        return is_informed and not self.is_gone and self._count + len(self._last) < self._slots
+
+    @property
+    def is_free(self) -> bool:
+        """Whether fewer than `slots` of the blockers that were listed remain."""
+        return self._remaining < self._slots
 
     @property
     def is_armed(self) -> bool:
@@ -242,32 +224,30 @@ class Position:
         """Whether there is something to ask the server: a list, a watch, or the number of slots."""
         return self.needs_list or self.needs_slots or not self.is_watched or bool(self.to_watch)
 
-    def listed(self, names: Sequence[str] | Ranking, *, is_watched: bool = False) -> None:
+    def listed(self, names: Ranking, *, is_watched: bool = False) -> None:
         """Take in a list of the children; it may be older than departures already seen.
 
-        Arguments: `is_watched`, whether the same request set a watch on the children.
+        Args:
+            is_watched: Whether the same request set a watch on the children.
         """
         self.is_gone = self.is_gone or self.name not in names
         self._last = []
-        if isinstance(names, Ranking):
-            self._names, self._count = names.before(self.name, self._blocks)
-        else:
-            self._names = [name for name in earlier(self.name, names) if self._blocks(name)]
-            self._count = len(self._names)
+        self._names, self._count = names.before(self.name, self._blocks)
         if self._departed:
             self._names = [name for name in self.before if name not in self._departed]
             self._count = len(self._names)
         self._is_listed = True
         self._sees_children = is_watched
-        self.needs_list = self.watches_children and not is_watched
+        self.needs_list = bool(self._unreadable) and self.watches_children and not is_watched
 
     def caught_up(self, names: Ranking) -> None:
         """Take in which children may remain, as other tickets of this client know it, if it makes a list unnecessary.
 
-        Arguments: `names`, from a list that is newer than this ticket's, without those whose deletion was reported.
-
         It does so if no more blockers remain than the ticket is to watch.  The ticket's own node must be watched, and
         all events that this watch has brought must have been taken in: then the ticket may own by this as by a list.
+
+        Args:
+            names: From a list that is newer than this ticket's, without those whose deletion was reported.
         """
         if not (self.needs_list and self._is_informed) or self._unreadable or self.name not in names:
             return
@@ -284,33 +264,33 @@ class Position:
         self.needs_slots = not is_watched
 
     def synced(self) -> None:
-        """Take note that the server has caught up with the leader."""
+        """Record that the server has caught up with the leader."""
         self.needs_sync = False
 
     def slots_changed(self) -> None:
-        """Take note that the number of slots has changed: the ticket does not own before the new one is known."""
+        """Record that the number of slots has changed: the ticket does not own before the new one is known."""
         self._knows_slots = False
         self.needs_slots = True
 
     def watched(self, name: str) -> None:
-        """Take note that `name`, a blocker or the ticket itself, exists and is watched."""
+        """Record that `name`, a blocker or the ticket itself, exists and is watched."""
         if name == self.name:
             self.is_watched = True
         else:
             self._watched.add(name)
 
     def unreadable(self, name: str) -> None:
-        """Take note that the blocker `name` exists and cannot be watched, because this client may not read it."""
+        """Record that the blocker `name` exists and cannot be watched, because this client may not read it."""
         self._unreadable.add(name)
         self.needs_list = self.needs_list or not self._sees_children
 
     def children_changed(self) -> None:
-        """Take note that the watch on the children has fired."""
+        """Record that the watch on the children has fired."""
         self._sees_children = False
         self.needs_list = self.needs_list or self.watches_children
 
     def departed(self, name: str) -> None:
-        """Take note that the node `name` is gone, is no ticket, or blocks no longer.  A name never comes back."""
+        """Record that the node `name` is gone, is foreign, or blocks no longer.  A name never comes back."""
         if name == self.name:
             self.is_gone = True
         elif name not in self._departed:
@@ -332,11 +312,11 @@ class Position:
         return next((place for place in range(self._count - 1, -1, -1) if names[place] == name), None)
 
     def unwatched(self, name: str) -> None:
-        """Take note that a change of data has used up the watch on the blocker `name`."""
+        """Record that a change of data has used up the watch on the blocker `name`."""
         self._watched.discard(name)
 
     def started_over(self) -> None:
-        """Take note that no watch counts any more: the ticket does not own before it has a new list.
+        """Record that no watch counts any more: the ticket does not own before it has a new list.
 
         This is so after a reconnect, and when the watch on the ticket's own node was used up: from then on a blocker
         may leave after our own node was deleted.  The departures that were seen are forgotten.  The next server may lag
@@ -368,16 +348,17 @@ class Promises:
         self._ends: dict[str, tuple[int, float]] = {}
 
     def seen(self, name: str, version: int, end: float) -> None:
-        """Take note that the holder `name` promises to be done by `end`.
+        """Record that the holder `name` promises to be done by `end`.
 
-        Arguments: `version`, the version of its node's data.  A version that was seen before keeps its first end: it
-        was not promised anew, only read again.
+        Args:
+            version: The version of its node's data.  A version that was seen before keeps its first end: it was only
+                read again.
         """
         if name not in self._ends or self._ends[name][0] != version:
             self._ends[name] = version, end
 
     def forget(self, name: str) -> None:
-        """Take note that `name` promises nothing, or is not waited for any more."""
+        """Forget what `name` has promised: it promises nothing, or is not waited for any more."""
         self._ends.pop(name, None)
 
     @property

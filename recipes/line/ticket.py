@@ -1,4 +1,4 @@
-"""A ticket: one ephemeral sequential node in a waiting line, with its removal and the watches around it.
+"""A ticket: one ephemeral sequential node in a waiting line, with its removal, its watches and its own data.
 
 Knows nothing of the order of the line (see position) and nothing of leases: a ticket may serve several leases, one
 after the other.
@@ -7,35 +7,87 @@ after the other.
 from __future__ import annotations
 
 import asyncio
+import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from recipes.line.proofs import Proofs
-from zkwire import GuaranteedDelete, Node, Watch, WatchSet
+from recipes.common.retrying import read_synced, result
+from recipes.line.ticket_data import HashChain
+from zkwire import (
+    BadVersionError,
+    Client,
+    GetData,
+    GuaranteedDelete,
+    Node,
+    NoNodeError,
+    ServerError,
+    Stat,
+    Watch,
+    WatchSet,
+)
+
+LOCK_PREFIX: Final = "lock-"  # Curator's; go-zk's and kezhuw's Rust locks can wait in the same line, too
+# Both prefixes are Curator's, so that Curator's read/write lock can use the same path.
+READ_PREFIX: Final = "__READ__"
+WRITE_PREFIX: Final = "__WRIT__"
+_READERS: Final = (READ_PREFIX, "__rlock__")  # the second one is kazoo's
+
+
+def is_writer(name: str) -> bool:
+    """Return whether the ticket `name` counts as a writer's: true unless its name has the form of a reader's ticket."""
+    return not any(reader in name for reader in _READERS)
+
+
+def is_ticket(stat: Stat) -> bool:
+    """Return whether a node with this Stat can be a ticket: it belongs to a session, and goes with it.
+
+    The servers show 0 as the owner of containers and of nodes with a TTL, too.
+    """
+    return stat.ephemeral_owner != 0
+
+
+def yield_processor() -> None:
+    """Let other processes that wait for this processor run first.
+
+    One deletion wakes two clients: the one that owns now, and the one that looks ahead (or has just released).  The
+    second has nothing urgent to do.  If both run on one machine with few processors, the new owner would have to wait
+    until the second has finished its work.
+    """
+    if hasattr(os, "sched_yield"):
+        os.sched_yield()
 
 
 class TicketNode(NamedTuple):
-    """The node of a ticket: its path and name, its fencing token (the zxid of its creation), and the owning session.
+    """The node of a ticket.
 
-    `proofs`, those that belong to its name, None for a ticket whose data means nothing to other clients.
+    Attributes:
+        path: Its path, and `name` the last part of it.
+        token: Its fencing token, the zxid of its creation.
+        session_id: The session that owns it.
+        chain: The hash chain of its name; None for a ticket whose data means nothing to other clients.
     """
 
     path: str
     name: str
     token: int
     session_id: int
-    proofs: Proofs | None = None
+    chain: HashChain | None = None
 
 
 @dataclass(slots=True)
 class Ticket:
     """A node in the line that belongs to this client.
 
-    Arguments: `node`; `removal`, deletes the node once it is started; `watches`, all watches of this ticket;
-    `is_watched`, whether a watch on the ticket's own node is among them; `watch_request`, the request that sets that
-    watch, while it is under way; `held_since`, when the first lease of this ticket began, on the loop's clock;
-    `version`, of the node's data, as far as this client knows what it has written; `unanswered`, the data of its write
-    that is under way, or whose answer was lost: it may have become the next version.
+    Attributes:
+        node: The node.
+        removal: Deletes the node once it is started.
+        watches: All watches of this ticket.
+        is_watched: Whether a watch on the ticket's own node is among them.
+        watch_request: The request that sets that watch, while it is under way.
+        held_since: When the first lease of this ticket began, on the loop's clock.
+        version: The version of the node's data, as far as this client knows what it has written.
+        unanswered: The data of its write that is under way, or whose answer was lost: it may be the next version.
     """
 
     node: TicketNode
@@ -68,3 +120,66 @@ class Ticket:
         request, self.watch_request = self.watch_request, None
         if request is not None:
             request.cancel()  # if it has failed, asyncio will not log any more that its exception was never retrieved
+
+
+class WrittenOverError(Exception):
+    """Another client has written into the ticket's node."""
+
+
+class VersionedWriter:
+    """Writes the data of the node of `ticket`, one version after the other."""
+
+    __slots__ = ("_order", "_ticket", "_zk")
+
+    def __init__(self, zk: Client, ticket: Ticket) -> None:
+        self._zk = zk
+        self._ticket = ticket
+        self._order = asyncio.Lock()
+
+    async def write(self, data_of: Callable[[int], bytes | None]) -> None:
+        """Write the data that `data_of` returns for the next version; nothing if it returns None.
+
+        Raises:
+            WrittenOverError: if another client has written into the node.
+            ConnectionLostError: if the answer was lost; the data may have been written.
+            NoNodeError: if the node is gone.
+
+        What else the server refuses, and what `data_of` raises, is raised too.
+
+        Cancellation:
+            The data may have been written or not.
+
+        Order:
+            Versions are written in the order of the calls.
+
+        Requests:
+            setData; a sync and a getData more if it is unknown what became of the write before.
+        """
+        ticket = self._ticket
+        async with self._order:
+            await self._settle()
+            data = data_of(ticket.version + 1)
+            if data is None:
+                return
+            ticket.unanswered = data
+            try:
+                stat = await self._zk.set(ticket.node.path, data, ticket.version)
+            except ServerError as error:
+                ticket.unanswered = None
+                if isinstance(error, BadVersionError):
+                    raise WrittenOverError from None
+                raise
+            ticket.version, ticket.unanswered = stat.version, None
+
+    async def _settle(self) -> None:
+        """Find out what became of the write before, if it was cancelled or its answer was lost."""
+        ticket = self._ticket
+        if ticket.unanswered is None:
+            return
+        path = ticket.node.path
+        node: Node | None = result((await read_synced(self._zk, path, GetData(path)))[0])
+        if node is None:
+            raise NoNodeError(NoNodeError.code, path)
+        if not ticket.is_own_data(node):
+            raise WrittenOverError
+        ticket.unanswered = None

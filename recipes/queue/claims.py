@@ -22,8 +22,7 @@ from recipes.common.retrying import read, read_synced, result, until_answered
 from recipes.line.contenders import Contender, contender
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Hold
-from recipes.line.strangers import is_ticket
-from recipes.line.ticket import Ticket, TicketNode
+from recipes.line.ticket import Ticket, TicketNode, is_ticket
 from recipes.queue.consumer import Claimed
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import in_order

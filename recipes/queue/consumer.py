@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 import zkwire
 from recipes.common.receipts import Receipts
 from recipes.common.retrying import any_transient, until_answered
-from recipes.line.certainty import Certainty
+from recipes.line.waiting import certify
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
 from recipes.queue.quarantine import HAS_CHILDREN, UNREADABLE, UnusableItemError, checked
@@ -317,15 +317,15 @@ class Consumer:
         Cancellation:
             The item is handed back, as after any error.
         """
-        certainty = Certainty(self._zk, claimed.session_id)
+        session_id = claimed.session_id
         try:
-            while not certainty.seconds_left() and certainty.is_present_session:
-                await certainty.renew()
+            while not self._zk.certain_for(session_id) and self._zk.session_id == session_id:
+                await certify(self._zk)
         except BaseException:
             self._hand_back(claimed)
             self.view.expire()
             raise
-        return certainty.is_present_session
+        return self._zk.session_id == session_id
 
     async def _undo_claim(self, claiming: asyncio.Task[Claimed | None]) -> None:
         claimed = await claiming

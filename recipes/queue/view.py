@@ -1,6 +1,6 @@
 """What the consumer of a process knows of the queue's items, and the reads by which it learns it.
 
-The tasks that share a queue object share these reads (see SharedLooks).
+The tasks that share a queue object share these reads (see SingleFlight).
 
 A read lists all items, or it only confirms the last list.  The server counts the changes of the children of `entries`
 in that node.  If this count has grown by the items that we have taken since, and by no more, the list is still right.
@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import zkwire
 from recipes.common.numbers import next_number
 from recipes.common.retrying import read
-from recipes.common.shared_looks import SharedLooks
+from recipes.common.single_flight import SingleFlight
 from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import Listing, in_order
 from recipes.queue.quarantine import Quarantine
@@ -67,7 +67,7 @@ class View:
         self._quarantine = Quarantine(nodes)
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
-        self._looks: SharedLooks[None] = SharedLooks()
+        self._looks: SingleFlight[None] = SingleFlight()
         self._read_ahead: dict[str, Node] = {}
         self._ahead_until: float  # on the loop's clock; for what was read ahead
         self._size_ahead = _MOST_BYTES_AHEAD  # of the largest item read ahead at last

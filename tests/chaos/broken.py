@@ -9,7 +9,6 @@ from typing import Any, Final
 import zkwire
 from recipes import Lease, Semaphore, read_write_lock
 from recipes.common.receipts import Receipts
-from recipes.line.certainty import Certainty
 from recipes.line.position import Position
 from recipes.queue.nodes import Nodes
 from zkwire.session.guaranteed_delete import GuaranteedDelete
@@ -21,10 +20,10 @@ from zkwire.wire.certainty import Certainty as ConnectionCertainty
 def certainty_never_ends() -> None:
     """A lease is certain until a server says that its session has expired."""
 
-    def seconds_left(self: Certainty) -> float:
-        return self._zk.session_timeout if self.is_present_session else 0.0
+    def certain_for(self: zkwire.Client, session_id: int) -> float:
+        return self.session_timeout if self.session_id == session_id else 0.0
 
-    _replace(Certainty, "seconds_left", seconds_left)
+    _replace(zkwire.Client, "certain_for", certain_for)
 
 
 def pings_certify() -> None:
@@ -44,7 +43,7 @@ def second_in_line_owns() -> None:
     """A ticket owns although another one is before it."""
 
     def owns(self: Position) -> bool:
-        return self._is_informed and not self.is_gone and self._count <= self._slots
+        return self._is_listed and self._knows_slots and not self.is_gone and self._count <= self._slots
 
     _replace(Position, "owns", property(owns))
 

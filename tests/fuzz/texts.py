@@ -8,7 +8,7 @@ import zkwire
 from recipes import counter, partitioner, semaphore
 from recipes.double_barrier import rounds
 from recipes.line import position, ticket_data
-from recipes.line.proofs import Proofs
+from recipes.line.ticket_data import HashChain
 from recipes.queue import order
 from tests.fuzz.engine import Target
 from zkwire.client import four_letter_words
@@ -45,9 +45,9 @@ def words(data: bytes) -> None:
         assert isinstance(answer, str)
 
 
-_PROOFS: Final = Proofs("a secret", 2)
+_PROOFS: Final = HashChain("a secret", 2)
 _TICKET: Final = f"_c_{_PROOFS.id}-lock-0000000001"
-_PROOF: Final = _PROOFS.proof(1) or ""
+_PROOF: Final = _PROOFS.link(1) or ""
 _UUID: Final = b"01234567-0123-0123-0123-0123456789ab"
 
 
@@ -83,8 +83,9 @@ def child_names(data: bytes) -> None:
         number = zkwire.sequence(name)
         assert number is None or -(2**31) <= number < 2**31
         if number is not None:
-            assert name not in position.earlier(name, names)
-            assert set(position.earlier(name, names)) <= set(names)
+            contenders, count = position.Ranking(names).before(name, position.every_contender)
+            assert name not in contenders[:count]
+            assert set(contenders) <= set(names)
     backwards = names[::-1]
     assert order.in_order(names, 0) == order.in_order(backwards, 0)
     assert rounds.in_order(names, names[0]) == rounds.in_order(backwards, names[0])

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
-from recipes.line.looks import Looks
+from recipes.line.known import KnownLine
 from recipes.line.position import every_contender
-from recipes.line.readers import READ_PREFIX, WRITE_PREFIX, is_writer
-from recipes.line.waiting_ticket import Rules
+from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX, is_writer
+from recipes.line.waiting import Rules
 from tests.model.search import Broken, Step, search, wander
 from tests.model.waiting import (
     CREATE,
@@ -144,9 +144,9 @@ class Line:
         # The places of each client's tickets.
         self._clients = [setup.real] if setup.together else [(place,) for place in setup.real]
         self._client = {place: client for client, places in enumerate(self._clients) for place in places}
-        looks = Looks(most=0) if self.setup.shares else Looks()
+        known = KnownLine("/line", most_lists=0) if self.setup.shares else KnownLine("/line")
         self._tables = [
-            WaitingTable([self.names[place] for place in places], [self._rules(place, looks) for place in places])
+            WaitingTable([self.names[place] for place in places], [self._rules(place, known) for place in places])
             for places in self._clients
         ]
         self._before = [
@@ -194,11 +194,11 @@ class Line:
                 world = under_way[0]
         return world
 
-    def _rules(self, place: int, looks: Looks) -> Rules:
+    def _rules(self, place: int, known: KnownLine) -> Rules:
         slots = int if self.setup.sizes else self.setup.slots
         if self.setup.kinds[place] == READ:
-            return Rules("/line", blocks=is_writer, ahead=0, ignores_shared=True, looks=looks)
-        return Rules("/line", blocks=every_contender, slots=slots, looks=looks)
+            return Rules(known, blocks=is_writer, ahead=0, ignores_shared=True)
+        return Rules(known, blocks=every_contender, slots=slots)
 
     def _blocks(self, place: int, other: int) -> bool:
         return self.setup.kinds[place] != READ or self.setup.kinds[other] == WRITE

@@ -1,4 +1,4 @@
-"""The waiting tickets of one client as a table: the code of `recipes.line.waiting_ticket` itself, run step by step
+"""The waiting tickets of one client as a table: the code of `recipes.line.waiting` itself, run step by step
 without a loop.
 
 `WaitingTicket.wait` keeps all that it knows in the ticket, and nothing in local variables, except while requests are
@@ -19,10 +19,10 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 from unittest.mock import patch
 
 import zkwire
-from recipes.line import ticket_data, waiting_ticket
-from recipes.line.shared_list import SharedList
+from recipes.line import ticket_data, waiting
+from recipes.line.known import CachedChildren
 from recipes.line.ticket import Ticket, TicketNode
-from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
+from recipes.line.waiting import EvictedError, Rules, WaitingTicket
 from zkwire import GetChildren, GetChildrenAndStat, GetData, Sync, WatchEvent, WatchEventType
 
 # A request: the operation, the path below the line ("" for the line itself), and the ticket that sends it.
@@ -87,7 +87,7 @@ class _State:
     """What a client knows: `tickets`, None for one that is not created; `newest`, the list that they share."""
 
     tickets: list[_Ticket | None]
-    newest: SharedList
+    newest: CachedChildren
 
     @property
     def waiting(self) -> list[_Ticket]:
@@ -169,7 +169,7 @@ class WaitingTable:
         self._states: list[_State] = []
         self._numbers: dict[object, int] = {}
         self._reached: dict[tuple[object, ...], Reached] = {}
-        self._number(_State([None] * len(names), SharedList()))
+        self._number(_State([None] * len(names), CachedChildren()))
 
     # -- what can be asked about a state --------------------------------------------------------------------------
 
@@ -228,7 +228,8 @@ class WaitingTable:
         """A ticket sends its create, and the reads behind it."""
 
         def take(known: _State) -> None:
-            reads = (_request(read, number) for read in self._rules[number].reads())
+            operations: list[Operation] = [GetChildren(_LINE), *self._rules[number].reads_slots()]
+            reads = (_request(read, number) for read in operations)
             known.tickets[number] = _Ticket(None, ((CREATE, self._names[number], number), *reads))
 
         return self._step(state, ("enter", number), take)
@@ -324,11 +325,11 @@ class WaitingTable:
     def _patched(self, known: _State) -> Iterator[None]:
         """Have the tickets run without a loop, and share what is known in this state."""
         for rules in self._rules:
-            rules.looks.newest = known.newest
+            rules.known.children = known.newest
         with (
-            patch.object(waiting_ticket, "WatchSet", Watches),
-            patch.object(waiting_ticket, "pause", _no_pause),
-            patch.object(waiting_ticket, "yield_processor", lambda: None),
+            patch.object(waiting, "WatchSet", Watches),
+            patch.object(waiting, "pause", _no_pause),
+            patch.object(waiting, "yield_processor", lambda: None),
             # The model's servers say who lets readers in; that this is proven is another test's affair.
             patch.object(ticket_data, "is_proven", lambda name, version, proof: True),
         ):
@@ -369,7 +370,8 @@ class WaitingTable:
         name = self._names[number]
         node = TicketNode(_path(name), name, 1, _SESSION)
         ticket = Ticket(node, cast(Any, self._removal), cast(Any, Watches()))
-        return WaitingTicket(cast(Any, self._zk), self._rules[number], ticket, answers)
+        children, *slots = answers
+        return WaitingTicket(cast(Any, self._zk), self._rules[number], ticket, waiting.ranked(children), *slots)
 
     def _forked(self, known: _State) -> _State:
         copied: _State = _copied(known, {id(each): each for each in self._shared})

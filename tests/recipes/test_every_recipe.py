@@ -24,7 +24,7 @@ def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do at once what recipes put off, because most plays wait for it."""
     monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 0.005)
     monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.0)
-    monkeypatch.setattr("recipes.line.loss_monitor._UNWATCHED", 0.001)
+    monkeypatch.setattr("recipes.line.lease._UNWATCHED", 0.001)
 
 
 @pytest.mark.parametrize("entry", parameters(ENTRIES, CUT))

@@ -81,7 +81,7 @@ async def test_a_try_lock_is_certain_when_the_body_begins(is_expired: bool, is_m
     """Pitfall 74: the loop is blocked between the answer of the server and the step of the caller."""
     async with scene() as (server, zk):
         lock = TryLock(zk, P)
-        taking: Any = lock._take
+        taking: Any = lock._create
         struck = False
 
         async def taking_and_blocking(*arguments: Any) -> Any:
@@ -92,6 +92,6 @@ async def test_a_try_lock_is_certain_when_the_body_begins(is_expired: bool, is_m
                 _strike(server, zk, is_expired)
             return node
 
-        lock._take = taking_and_blocking  # type: ignore[method-assign, assignment]
+        lock._create = taking_and_blocking  # type: ignore[method-assign]
         assert await _body(MultiLock([lock]) if is_multi else lock)
         assert await zk.exists(P) is None

@@ -474,7 +474,7 @@ async def test_a_limit_without_a_proof_ends_the_lease_and_is_not_believed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A lease has so many proofs only."""
-    monkeypatch.setattr("recipes.timed_lock.MOST_PROOFS", 2)
+    monkeypatch.setattr("recipes.timed_lock.MOST_LINKS", 2)
     async with scene() as stage:
         lease = await TimedLock(stage.zk, stage.path, 60, data=b"host-7").acquire()
         name = lease.ticket.node.name

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import LockLostError, LockTakenError, TryLock, try_lock
+from recipes import LockLostError, LockTakenError, TryLock
 from recipes.common import this_process
 from tests.support.everywhere import Scene, scene
-from tests.support.locks import taken, two_clients
+from tests.support.locks import taken
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     body_raises,
@@ -338,15 +338,3 @@ async def until_absent(stage: Scene) -> None:
 
 
 # -- everywhere -------------------------------------------------------------------------------------------------------
-
-
-async def test_a_program_that_tries_ever_new_paths_does_not_fill_the_memory() -> None:
-    async with two_clients() as (zk, other):
-        for number in range(20):
-            path = f"/{number}"
-            lease = await TryLock(zk, path).try_acquire()
-            assert lease is not None
-            assert await TryLock(other, path).try_acquire() is None
-            await lease.release()
-        await zk.ping()
-        assert not any(try_lock._TRIES.get(client) for client in (zk, other))

@@ -7,7 +7,7 @@ from unittest.mock import patch
 import pytest
 
 from recipes import Lease, WriteLease
-from recipes.line import waiting_ticket
+from recipes.line import waiting
 from recipes.line.position import Position
 from tests.simulation.__main__ import failures
 from tests.simulation.stage import simulated
@@ -40,7 +40,7 @@ def test_a_write_lease_that_stays_certain_while_it_lets_readers_in_is_found() ->
 
 
 def test_a_time_limit_that_the_waiters_count_too_short_is_found() -> None:
-    with patch.object(waiting_ticket, "_PATIENCE", 0.5):
+    with patch.object(waiting, "_PATIENCE", 0.5):
         assert " owns while " in first_failure("timed-lock")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import zkwire
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
-from recipes.line.proofs import Proofs
+from recipes.line.ticket_data import HashChain
 from tests.support.everywhere import no_watch_stays
 from tests.support.recipes import until, until_line
 from zkwire import Client
@@ -51,12 +51,12 @@ async def release(*leases: Any) -> None:
         await lease.release()
 
 
-PROOFS = Proofs("a secret", 20)
+PROOFS = HashChain("a secret", 20)
 
 
 def limit(version: int, seconds: float) -> bytes:
     """Return what the holder whose ticket `hung` has made writes as `version` of its data."""
-    proof = PROOFS.proof(version)
+    proof = PROOFS.link(version)
     assert proof is not None
     return ticket_data.limited(seconds, proof, b"host-7")
 

@@ -3,20 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 
 import zkwire
 from recipes import Lease, Lock, ReadWriteLock, TryLock
-from recipes.line.certainty import Certainty
 from recipes.line.locking import Locking
 from recipes.line.ticket import TicketNode
 from tests.support import virtual_time
 from tests.support.everywhere import below, scene
 from tests.support.locks import start_waiting
-from tests.support.recipes import make_uncertain, no_task_stays, outcome, until, until_armed, until_line, until_state
+from tests.support.recipes import no_task_stays, outcome, until, until_armed, until_line, until_state
 from tests.support.virtual_time import in_virtual_time
 from zkwire import Client, SessionState
 from zkwire.testing.memory.machine import Machine
@@ -150,26 +148,6 @@ async def test_the_end_of_the_client_ends_the_wait_for_a_quorum(monkeypatch: pyt
         assert isinstance(await waiter, zkwire.SessionClosedError)
 
 
-async def test_a_callback_that_is_not_needed_any_more_is_forgotten() -> None:
-    """A program that takes locks all day must not fill the memory."""
-    called: list[str] = []
-
-    def callback() -> None:
-        called.append("called")
-
-    async with scene() as stage:
-        zk = stage.zk
-        certainty = Certainty(zk, zk.session_id)
-        certainty.need(callback)
-        certainty.release(callback)
-        assert not zk.on_uncertain._callbacks
-        certainty.need(callback)
-        stage.server.expire(zk.session_id)
-        await until(lambda: bool(called))
-        certainty.release(callback)
-        assert called == ["called"]
-
-
 @pytest.mark.parametrize("kind", [Lock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["lock", "reader"])
 @pytest.mark.parametrize("waits", [False, True])
 async def test_the_client_keeps_certain_as_long_as_a_lock_is_held_or_waited_for(
@@ -211,42 +189,3 @@ async def test_the_client_keeps_certain_as_long_as_a_lock_is_held_or_waited_for(
         await outcome(cancelled)
         assert needs == 0
         await held.release()
-
-
-async def test_a_callback_that_was_called_may_be_added_again() -> None:
-    called: list[str] = []
-
-    def callback() -> None:
-        called.append("called")
-
-    def was_called(times: int) -> bool:
-        return len(called) == times
-
-    async with scene() as stage:
-        certainty = Certainty(stage.zk, stage.zk.session_id)
-        certainty.need(callback)
-        for number in (1, 2):
-            make_uncertain(stage.zk)
-            await until(partial(was_called, number))
-            await certainty.renew()
-            certainty.add_callback(callback)
-        certainty.release(callback)
-        make_uncertain(stage.zk)
-        await certainty.renew()
-        assert len(called) == 2
-
-
-async def test_why_certainty_has_ended() -> None:
-    async with scene() as stage:
-        certainty = Certainty(stage.zk, stage.zk.session_id)
-        former = Certainty(stage.zk, stage.zk.session_id ^ 1)
-        assert certainty.seconds_left() > 0
-        assert (certainty.is_present_session, former.is_present_session) == (True, False)
-        assert (former.seconds_left(), former.why_ended()) == (0, "its session is over")
-        make_uncertain(stage.zk)
-        assert certainty.seconds_left() == 0
-        assert certainty.why_ended() == (
-            "the session may have expired: the ensemble's leader has not confirmed it for too long"
-        )
-        await stage.zk.close()
-        assert (certainty.seconds_left(), certainty.why_ended()) == (0, "its session is over")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes.line import ticket_data
-from recipes.line.contenders import Contender, holders_first, in_line, look, session_in_words, single
-from recipes.line.proofs import Proofs
+from recipes.line.contenders import Contender, describe_session, holders_first, in_line, look, single
+from recipes.line.ticket_data import HashChain
 from tests.support.everywhere import scene
 from zkwire import NoAuthError, Node, NoNodeError, Stat
 
@@ -63,9 +63,9 @@ def test_readers_own_until_the_first_writer_and_a_writer_only_as_the_first() -> 
 
 
 def test_readers_behind_a_writer_that_lets_them_in_own() -> None:
-    proofs = Proofs("a secret", 3)
+    proofs = HashChain("a secret", 3)
     kind = f"_c_{proofs.id}-__WRIT__"
-    data = ticket_data.shared(proofs.proof(1) or "", b"host-1")
+    data = ticket_data.shared(proofs.link(1) or "", b"host-1")
     line: list[tuple[str, Node | Exception]] = [
         (kind, node(1, data=data, version=1)),
         (READ, node(2)),
@@ -85,14 +85,14 @@ def test_nodes_that_are_gone_or_not_ephemeral_do_not_count() -> None:
     assert (only.token, only.owns) == (2, True)
 
 
-PROVEN = Proofs("a secret", 2)
+PROVEN = HashChain("a secret", 2)
 SHARED = f"_c_{PROVEN.id}-__WRIT__"  # its data lets readers in
 CHILDREN: dict[str, Node | Exception] = {
     "ticket": node(7, data=b"host-1"),
     "no ticket": node(7, owner=0),
     "gone": NoNodeError(NoNodeError.code, P),
     "unreadable": NoAuthError(NoAuthError.code, P),
-    "shared": node(7, data=ticket_data.shared(PROVEN.proof(1) or "", b"host-1"), version=1),
+    "shared": node(7, data=ticket_data.shared(PROVEN.link(1) or "", b"host-1"), version=1),
 }
 
 
@@ -143,7 +143,7 @@ def test_a_clock_beyond_the_calendar_is_shown_as_its_end(ctime: int, year: int) 
 
 
 def test_a_session_is_printed_as_servers_do() -> None:
-    assert [session_in_words(session) for session in (0x1F, -(2**63))] == ["0x1f", "0x8000000000000000"]
+    assert [describe_session(session) for session in (0x1F, -(2**63))] == ["0x1f", "0x8000000000000000"]
 
 
 def test_holders_come_first_and_each_group_keeps_its_order() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock
-from recipes.line.standing import Standing
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.queues import Counting
@@ -100,8 +99,7 @@ async def test_the_tickets_of_a_crowd_at_a_new_path_do_not_each_create_its_node(
             for task in crowd:
                 if not isinstance(lease := await outcome(task), asyncio.CancelledError):
                     await lease.release()  # type: ignore[attr-defined]
-        # Where the parents are missing too, each ticket hears that, and creates the node of the line.
-        assert count.requests.count("createContainer") == (1 if depth == 1 else 51)
+        assert count.requests.count("createContainer") == (1 if depth == 1 else 2)
         assert count.requests.count("create") <= depth
 
 
@@ -118,7 +116,7 @@ async def test_a_container_that_was_deleted_between_two_uses_is_made_anew(
         assert await steps_of(proxy, lock) == (KNOWN, [], 1)
         # When it was not used for long, the server has probably deleted it.
         await safe.delete(lock.path)
-        monkeypatch.setattr("recipes.line.standing._CONTAINER", 0.0)
+        monkeypatch.setattr("recipes.line.known._CONTAINER", 0.0)
         await steps_of(proxy, lock)
         await safe.delete(lock.path)
         assert await steps_of(proxy, lock) == (NEW, [], 1)
@@ -162,15 +160,6 @@ async def test_the_acl_of_a_container_that_the_lock_has_just_made_is_not_read(zo
         assert await steps_of(proxy, Lock(zk, f"{path}/lock", acl=zkwire.OPEN_ACL)) == (NEW, [], 1)
         looked = [*KNOWN, ("getACL", "/lock")]
         assert await steps_of(proxy, Lock(zk, f"{path}/lock", acl=zkwire.OPEN_ACL)) == (looked, [], 2)
-
-
-async def test_ever_new_paths_fill_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.line.standing._MOST_REMEMBERED", 8)
-    standing = Standing()
-    for number in range(100):
-        standing.entered(f"/locks/{number}", 0.0, is_ours=True)
-        assert standing.missing(f"/locks/{number}", 1.0) == []
-    assert sum(not standing.missing(f"/locks/{number}", 1.0) for number in range(100)) <= 8
 
 
 @pytest.mark.parametrize("is_before", [True, False])
@@ -217,38 +206,6 @@ async def test_an_ephemeral_parent_raises(zookeeper: RealServer, path: str) -> N
 
 
 # -- a create whose answer is lost ------------------------------------------------------------------------------------
-
-
-async def test_a_cancelled_search_for_a_lost_create_leaves_no_node(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 10 and 11: the answers to the search are held back when it is cancelled."""
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        await safe.create(path)
-        cut = proxy.drop_after("create2")
-        acquiring = asyncio.create_task(Lock(zk, path).acquire())
-        await cut.until_hit()
-        await proxy.seen("sync", proxy.mark())
-        hold = proxy.hold_replies()
-        await asyncio.sleep(0)
-        assert len(await line(safe, path)) == 1
-        acquiring.cancel()
-        assert isinstance(await outcome(acquiring), asyncio.CancelledError)
-        hold.release()
-        await until_line(safe, path, 0)
-
-
-async def test_a_node_of_another_session_is_not_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pitfalls 12 and 13: a server that is behind still shows the node of the session before, under our unique id."""
-    async with scene() as stage, no_task_stays():
-        monkeypatch.setattr(stage.zk, "unique_id", lambda: "0-0")
-        await stage.other.create(stage.path)
-        foreign = await stage.other.create(f"{stage.path}/_c_0-0-lock-", ephemeral=True, sequential=True)
-        with stage.server.drop_before("create", session=stage.zk.session_id):
-            acquiring = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
-            await until_line(stage.other, stage.path, 2, limit=5)
-        await stage.other.delete(foreign)
-        lease = await acquiring
-        assert lease.path != foreign
-        await lease.release()
 
 
 # -- refusals of the create -------------------------------------------------------------------------------------------

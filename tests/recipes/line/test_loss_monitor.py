@@ -9,41 +9,12 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lock, LockLostError, Semaphore, TryLock
-from recipes.line import loss_monitor
+from recipes import Lock, Semaphore, TryLock
+from recipes.line import lease as module
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import start_waiting
 from tests.support.queues import Counting
-from tests.support.recipes import body_raises, line, make_uncertain, no_task_stays, until, until_armed, until_line
-
-
-async def test_every_lease_that_lasts_is_watched_whichever_others_have_ended_meanwhile() -> None:
-    async with scene() as stage:
-        leases = [await Lock(stage.zk, f"{stage.path}-{number}").acquire() for number in range(6)]
-        for lease in leases[::2]:  # the first one among them: the timer was set for it
-            await lease.release()
-        await until_armed(3, stage.zk)
-        late = await Lock(stage.zk, f"{stage.path}-late").acquire()
-        await until_armed(4, stage.zk)
-        for lease in [*leases, late]:
-            await lease.release()
-        await until_armed(0, stage.zk)
-
-
-async def test_a_lease_whose_time_comes_first_is_watched_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of a ticket that was passed on: its time counts from the first lease."""
-    async with scene() as stage:
-        monkeypatch.setattr(loss_monitor, "_UNWATCHED", 60.0)
-        slow = await Lock(stage.zk, f"{stage.path}-slow").acquire()
-        monkeypatch.setattr(loss_monitor, "_UNWATCHED", 0.01)
-        lock = Lock(stage.zk, stage.path)
-        with body_raises(LockLostError, match="another client has deleted it"):
-            async with lock:
-                await until_armed(1, stage.zk)
-                (ticket,) = await line(stage.other, stage.path)
-                await stage.other.delete(f"{stage.path}/{ticket}")
-                await asyncio.Event().wait()
-        await slow.release()
+from tests.support.recipes import make_uncertain, no_task_stays, until, until_armed, until_line
 
 
 async def begun_outside_of_a_task(entering: Coroutine[Any, Any, object]) -> None:
@@ -78,7 +49,7 @@ async def test_a_hold_outside_of_a_task_fails_before_it_acquires_the_lock() -> N
 
 @pytest.fixture
 def watched_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss_monitor, "_UNWATCHED", 0.01)
+    monkeypatch.setattr(module, "_UNWATCHED", 0.01)
 
 
 async def test_a_lease_that_is_released_before_its_node_is_watched_sends_nothing(watched_soon: None) -> None:
@@ -99,7 +70,7 @@ async def test_a_node_that_was_deleted_and_made_anew_is_a_loss_and_stays_as_it_i
         theirs = await TryLock(stage.other, stage.path).acquire()
         error = await lease.lost()
         assert error is not None
-        assert error.why == loss_monitor.DELETED
+        assert error.why == module.DELETED
         await lease.release()
         await stage.zk.ping()
         theirs.check()
@@ -163,7 +134,7 @@ async def test_the_departure_of_a_blocker_that_is_still_watched_is_no_loss(watch
         await stage.other.delete(lease.path)
         error = await lease.lost()
         assert error is not None
-        assert error.why == loss_monitor.DELETED
+        assert error.why == module.DELETED
         await lease.release()
 
 
@@ -199,7 +170,7 @@ async def test_the_loss_of_a_ticket_that_was_passed_on_is_noticed_by_the_last_le
 ) -> None:
     async with scene() as stage, no_task_stays():
         if when == "before the watch":
-            monkeypatch.setattr(loss_monitor, "_UNWATCHED", 0.1)
+            monkeypatch.setattr(module, "_UNWATCHED", 0.1)
         lock = Lock(stage.zk, stage.path, local_passes=100)
         with stage.server.hold_replies("getData", session=stage.zk.session_id) as asked:
             lease = first = await lock.acquire()
@@ -215,7 +186,7 @@ async def test_the_loss_of_a_ticket_that_was_passed_on_is_noticed_by_the_last_le
                 lease = await following
             assert lease.path == first.path
             # A ticket that is passed on for ever must not fill the memory with what belonged to former leases.
-            monitors = [each for each in gc.get_objects() if isinstance(each, loss_monitor.LossMonitor)]
+            monitors = [each for each in gc.get_objects() if isinstance(each, module.LossMonitor)]
             assert len([each for each in monitors if each._ticket is lease.ticket]) <= 2
             del monitors
         await until_armed(1, stage.zk)
@@ -223,34 +194,10 @@ async def test_the_loss_of_a_ticket_that_was_passed_on_is_noticed_by_the_last_le
         await stage.other.delete(lease.path)
         error = await lease.lost()
         assert error is not None
-        assert error.why == loss_monitor.DELETED
+        assert error.why == module.DELETED
         assert first.find_loss() is None
         await lease.release()
         await nothing_stays(stage)
-
-
-async def test_leases_that_are_due_in_any_order_need_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop: Any = asyncio.get_running_loop()
-    if not hasattr(loop, "_scheduled"):
-        pytest.skip("this event loop, which is not asyncio's, does not show its timers")
-    async with scene() as stage:
-        leases = [await Lock(stage.zk, stage.path).acquire()]
-        (timer,) = (each for each in loop._scheduled if "_Unwatched._watch" in repr(each))
-        assert timer.when() - leases[0].ticket.held_since == pytest.approx(0.1)  # short holds are over by then
-        await leases.pop().release()
-        for due in (60.0, 50.0, 55.0, 40.0, 0.01, 30.0):
-            monkeypatch.setattr(loss_monitor, "_UNWATCHED", due)
-            leases.append(await Lock(stage.zk, f"{stage.path}-{due}").acquire())
-
-        def timers() -> int:
-            # The loop's own list, because there is no public one.
-            return len([each for each in loop._scheduled if "_Unwatched._watch" in repr(each) and not each.cancelled()])
-
-        assert timers() == 1
-        await until_armed(1, stage.zk)
-        assert timers() == 1
-        for lease in leases:
-            await lease.release()
 
 
 @pytest.mark.parametrize("error", [None, zkwire.ThrottledError])
@@ -297,7 +244,7 @@ async def test_a_ticket_that_is_passed_on_in_the_turn_in_which_the_watch_is_answ
         await stage.other.delete(lease.path)
         loss = await lease.lost()
         assert loss is not None
-        assert loss.why == loss_monitor.DELETED
+        assert loss.why == module.DELETED
         await lease.release()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import zkwire
 from recipes import Election, Lock, MultiLock, ReadWriteLock, Semaphore, TryLock
+from recipes.line.known import line_of
 from recipes.line.locking import Locking
-from recipes.line.strangers import strangers_of
 from tests.support.virtual_time import Server, in_virtual_time
 from zkwire import Client
 
@@ -34,7 +34,7 @@ async def _try_for_ever(locking: Locking[Any], taken: list[float], *, is_new_cli
     while True:
         if is_new_client:
             for path in (P, "/lock-2"):
-                strangers_of(locking.client, path).try_succeeded()
+                line_of(locking.client, path).try_succeeded()
         lease = await locking.try_acquire()
         if lease is not None:
             taken.append(loop.time())

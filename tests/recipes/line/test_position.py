@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line.position import Position, Ranking, earlier, every_contender
+from recipes.line.position import Position, Ranking, every_contender
 
 
 def ticket(number: int, kind: str = "lock-") -> str:
     """Return the name that a server gives to a ticket; its counter is a signed integer of 32 bits."""
     signed = (number + 2**31) % 2**32 - 2**31
     return f"_c_0d3a-{kind}{signed:010d}"
+
+
+def earlier(name: str, names: Iterable[str]) -> list[str]:
+    """Return the contenders among `names` that come before `name`, in the order of the line."""
+    contenders, count = Ranking(names).before(name, every_contender)
+    return contenders[:count]
 
 
 def writers(name: str) -> bool:
@@ -75,21 +83,21 @@ def test_order_is_kept_across_the_overflow(start: int, offsets: list[int]) -> No
     st.lists(st.tuples(st.integers(1 - 2**30, 2**30), st.booleans()), unique_by=lambda each: each[0], max_size=12),
     st.permutations(range(12)),
 )
-def test_a_list_that_is_ranked_once_shows_every_ticket_the_same_as_a_list_of_its_own(
+def test_a_list_that_is_ranked_once_shows_every_ticket_what_comes_before_it(
     start: int, tickets: list[tuple[int, bool]], order: list[int]
 ) -> None:
     # The dash: without one at the end of the prefix, the lowest negative numbers are not read as such.
-    names = [ticket(start + offset, "__WRIT__-" if writes else "__READ__-") for offset, writes in tickets]
+    names = [ticket(start + offset, "__WRIT__-" if writes else "__READ__-") for offset, writes in sorted(tickets)]
     shuffled = [names[place] for place in order if place < len(names)] + ["no ticket"]
     ranking = Ranking(shuffled)
     assert list(ranking) == shuffled
     for name in names:
         for blocks in (every_contender, writers):
-            own, shared = Position(name, blocks=blocks), Position(name, blocks=blocks)
-            own.listed(shuffled)
-            shared.listed(ranking)
-            assert (shared.before, shared.first, shared.to_watch) == (own.before, own.first, own.to_watch)
-            assert (shared.owns, shared.is_gone) == (own.owns, False)
+            position = Position(name, blocks=blocks)
+            position.listed(ranking)
+            expected = [each for each in names if blocks(each) and names.index(each) < names.index(name)]
+            assert (position.before, position.first, position.to_watch) == (expected, expected[:1], expected[-2:])
+            assert (position.owns, position.is_gone) == (not expected, False)
 
 
 def test_a_departure_from_a_ranking_is_seen_by_one_ticket_only() -> None:
@@ -110,7 +118,7 @@ def test_across_the_overflow_the_line_still_moves() -> None:
     last, first, second = ticket(2**31 - 1), ticket(2**31), ticket(2**31 + 1)
     assert [zkwire.sequence(name) for name in (last, first, second)] == [2**31 - 1, -(2**31), -(2**31) + 1]
     position = Position(second)
-    position.listed([second, first, last])
+    position.listed(Ranking([second, first, last]))
     assert not position.owns
     assert position.to_watch == [last, first]
     position.departed(last)
@@ -125,14 +133,14 @@ A, B, C, D, E = map(ticket, range(5))
 
 def test_the_last_two_are_watched_and_one_is_enough_to_be_armed() -> None:
     position = Position(D)
-    position.listed([A, B, C, D, E])
+    position.listed(Ranking([A, B, C, D, E]))
     assert position.to_watch == [B, C]
     position.watched(B)
     position.watched(C)
     assert not position.is_armed  # A and B may go before C does
     position.departed(B)
     assert position.needs_list  # it looks ahead: A may have left, too
-    position.listed([C, D, E])
+    position.listed(Ranking([C, D, E]))
     assert position.is_armed
     assert not position.needs_list
     position.departed(C)
@@ -141,7 +149,7 @@ def test_the_last_two_are_watched_and_one_is_enough_to_be_armed() -> None:
 
 def test_a_ticket_is_not_armed_without_a_watch_on_its_last_blocker() -> None:
     position = Position(B)
-    position.listed([A, B])
+    position.listed(Ranking([A, B]))
     assert not position.is_armed
     position.watched(A)
     assert position.is_armed
@@ -152,16 +160,16 @@ def test_a_ticket_is_not_armed_without_a_watch_on_its_last_blocker() -> None:
 
 def test_a_list_older_than_a_departure_brings_no_blocker_back() -> None:
     position = Position(C)
-    position.listed([A, B, C])
+    position.listed(Ranking([A, B, C]))
     position.departed(B)
-    position.listed([A, B, C])
+    position.listed(Ranking([A, B, C]))
     position.departed(A)
     assert position.owns
 
 
 def test_after_a_reconnect_a_ticket_owns_only_by_a_new_list() -> None:
     position = Position(B)
-    position.listed([A, B])
+    position.listed(Ranking([A, B]))
     position.watched(A)
     position.watched(B)
     position.started_over()
@@ -170,14 +178,14 @@ def test_after_a_reconnect_a_ticket_owns_only_by_a_new_list() -> None:
     assert not position.is_armed
     assert not position.is_watched
     assert position.needs_list
-    position.listed([B])
+    position.listed(Ranking([B]))
     assert position.owns
 
 
 def test_a_departure_after_a_change_of_the_number_counts_under_the_new_one() -> None:
     """Pitfall 21."""
     position = Position(C, slots=None)
-    position.listed([A, B, C])
+    position.listed(Ranking([A, B, C]))
     position.slots_read(2)
     position.watched(A)
     position.watched(B)
@@ -200,7 +208,7 @@ def test_a_departure_after_a_change_of_the_number_counts_under_the_new_one() -> 
 
 def test_a_blocker_that_must_not_be_read_is_waited_for_by_lists() -> None:
     position = Position("lock-0000000009")
-    position.listed(["lock-0000000001", "lock-0000000009"])
+    position.listed(Ranking(["lock-0000000001", "lock-0000000009"]))
     position.watched("lock-0000000009")
     assert not position.watches_children
     position.unreadable("lock-0000000001")
@@ -208,11 +216,11 @@ def test_a_blocker_that_must_not_be_read_is_waited_for_by_lists() -> None:
     assert position.needs_list  # the former list has left no watch
     assert position.to_watch == []
     assert not position.is_armed
-    position.listed(["lock-0000000001", "lock-0000000009"], is_watched=True)
+    position.listed(Ranking(["lock-0000000001", "lock-0000000009"]), is_watched=True)
     assert not position.needs_requests
     position.children_changed()
     assert position.needs_list
-    position.listed(["lock-0000000009"], is_watched=True)
+    position.listed(Ranking(["lock-0000000009"]), is_watched=True)
     assert position.owns
     position.children_changed()
     assert not position.needs_requests
@@ -225,4 +233,4 @@ def test_no_other_nodes_number_decides_the_order_of_a_shared_list_pitfall_88(for
     ranking = Ranking(names)
     for ticket in tickets:
         blockers, count = ranking.before(ticket, every_contender)
-        assert blockers[:count] == earlier(ticket, names)
+        assert [each for each in blockers[:count] if each != foreign] == tickets[: tickets.index(ticket)]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recipes.line.position import Position, Promises, Ranking, earlier, every_contender
-from recipes.line.readers import is_writer
+from recipes.line.position import Position, Promises, Ranking, every_contender
+from recipes.line.ticket import is_writer
 
 OWN = 6  # the place of the ticket among NAMES
 NAMES = [f"_c_{'9073518246'[n]}-{'__READ__' if n in (1, 4, 5) else '__WRIT__'}-{n:010d}" for n in range(10)]
@@ -110,6 +110,7 @@ class Model:
             "name": NAMES[OWN],
             "before": before,
             "first": before[: self.slots],
+            "is_free": len(before) < self.slots,
             "to_watch": self.to_watch,
             "owns": self.is_informed and not self.is_gone and len(before) < self.slots,
             "is_armed": self.is_informed and len(before) == self.slots and set(before) <= self.watched,
@@ -130,7 +131,7 @@ def state(position: Position) -> dict[str, object]:
     return {name: getattr(position, name) for name in names} | {"blocked by": blocked_by}
 
 
-STEPS = ["list", "list", "ranking", "departure", "departure", "departure", "watch all", "watched", "unwatched"]
+STEPS = ["list", "list", "list", "departure", "departure", "departure", "watch all", "watched", "unwatched"]
 STEPS += ["unreadable", "children", "slots", "slots changed", "shared", "shared", "shared", "synced", "start over"]
 
 
@@ -146,9 +147,9 @@ def take_step(data: st.DataObject, position: Position, model: Model) -> None:
     """Draw a step; let the ticket and its model take it."""
     name = data.draw(st.sampled_from(NAMES))
     match data.draw(st.sampled_from(STEPS)):
-        case "list" | "ranking" as kind:
+        case "list":
             names, is_watched = draw_names(data), data.draw(st.booleans())
-            position.listed(names if kind == "list" else Ranking(names), is_watched=is_watched)
+            position.listed(Ranking(names), is_watched=is_watched)
             model.take_list(names, is_watched=is_watched)
         case "departure":
             position.departed(name)
@@ -206,7 +207,7 @@ def test_a_position_is_what_its_plain_model_is(data: st.DataObject) -> None:
 def test_a_lock_is_what_is_asked_for_by_default() -> None:
     position, model = Position(NAMES[OWN]), Model(every_contender, 1, 1)
     assert state(position) == model.state()
-    position.listed(NAMES)
+    position.listed(Ranking(NAMES))
     model.take_list(NAMES, is_watched=False)
     assert state(position) == model.state()
     position.slots_read(2)
@@ -240,8 +241,6 @@ def test_a_ranking_is_the_order_of_the_numbers_whatever_was_removed(
             len([each for each in numbered if numbered[each][0] < numbered[name][0] and blocks(each)])
             for blocks in kinds
         ]
-        ordered = sorted(each for each in numbered.items() if each[1][0] < numbered[name][0])
-        assert sorted(earlier(name, [NOTE, *numbered])) == [each for each, _ in ordered]
     for place in places:
         name = [*numbered, NOTE, "never there", "a-lock-0000000099"][place % (len(numbered) + 3)]
         if name != NOTE:
@@ -255,15 +254,13 @@ def test_a_ranking_is_the_order_of_the_numbers_whatever_was_removed(
             assert ranking.before(each, is_a)[0] == list(filter(is_a, in_order))
             count = len([other for other in numbered if numbered[other][0] < numbered[each][0]])
             assert ranking.before(each, every_contender)[1] == count
-            assert earlier(each, numbered) == in_order[:count]
     ranking.remove(NOTE)
     assert (NOTE in ranking, list(ranking)) == (False, list(numbered))
 
 
 def test_a_position_needs_a_number() -> None:
-    for ask in (lambda: earlier(NOTE, []), lambda: Ranking(NAMES).before(NOTE, every_contender)):
-        with pytest.raises(ValueError, match=r"^'note' has no sequence number, so it is not a ticket$"):
-            ask()
+    with pytest.raises(ValueError, match=r"^'note' has no sequence number, so it is not a ticket$"):
+        Ranking(NAMES).before(NOTE, every_contender)
 
 
 # -- the promises of holders ------------------------------------------------------------------------------------------

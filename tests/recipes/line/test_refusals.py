@@ -11,7 +11,7 @@ import pytest
 from recipes import Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
-from recipes.line.proofs import Proofs
+from recipes.line.ticket_data import HashChain
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import watch_count
 from tests.support.recipes import make_known, no_task_stays, outcome, until, until_armed, until_line
@@ -197,11 +197,11 @@ async def test_after_a_transient_refusal_nothing_is_asked_before_the_end_of_a_pa
 ) -> None:
     monkeypatch.setattr("recipes.common.retrying._PAUSE", 3600.0)
     async with scene(P) as stage, no_task_stays():
-        proofs = Proofs("a secret", 1)
+        proofs = HashChain("a secret", 1)
         name = f"{P}/_c_{proofs.id}-lock-"
         holder = await stage.other.create(name, ephemeral=True, sequential=True, make_parents=True)
         limit = 0.01 if operation == "delete" else 60.0
-        await stage.other.set(holder, ticket_data.limited(limit, proofs.proof(1) or "", b""))
+        await stage.other.set(holder, ticket_data.limited(limit, proofs.link(1) or "", b""))
         with stage.server.answering(operation, ThrottledError, session=stage.zk.session_id) as refused:
             waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
             await refused.until_hit()

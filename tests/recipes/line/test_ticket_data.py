@@ -7,16 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recipes.line import ticket_data
-from recipes.line.proofs import Proofs
-from recipes.line.ticket_data import TicketData
+from recipes.line.ticket_data import HashChain, TicketData
 
-PROOFS = Proofs("a secret", 5)
+PROOFS = HashChain("a secret", 5)
 NAME = f"_c_{PROOFS.id}-lock-0000000001"
 
 
 def proof(version: int) -> str:
     """Return the proof for a version of the data of the ticket NAME."""
-    found = PROOFS.proof(version)
+    found = PROOFS.link(version)
     assert found is not None
     return found
 
@@ -47,7 +46,7 @@ def test_data_is_believed_only_in_the_version_that_its_proof_is_for(version: int
 @pytest.mark.parametrize(
     "name",
     [
-        f"_c_{Proofs('another secret', 5).id}-lock-0000000001",
+        f"_c_{HashChain('another secret', 5).id}-lock-0000000001",
         "_c_00000000-0000-4000-8000-000000000000-lock-0000000001",
         "lock-0000000001",
         f"{PROOFS.id}__lock__0000000001",

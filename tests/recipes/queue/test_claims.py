@@ -10,7 +10,6 @@ import pytest
 
 import zkwire
 from recipes import Item, LockLostError, Queue
-from recipes.line.certainty import Certainty
 from tests.support.client import Server as AnyServer
 from tests.support.clock import Clock
 from tests.support.everywhere import Scene, no_watch_stays, scene
@@ -289,16 +288,15 @@ async def test_a_claim_after_an_idle_time_is_certain(monkeypatch: pytest.MonkeyP
 async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As by the end of a connection to a read-only server: nothing is raised, and the session is another one."""
     async with idle_scene(monkeypatch) as stage:
-        former = stage.zk.session_id
-        is_enough = Certainty.is_enough
+        zk, former, patch = stage.zk, stage.zk.session_id, pytest.MonkeyPatch()
 
-        async def expire(_: Certainty) -> None:
-            monkeypatch.setattr(Certainty, "is_enough", is_enough)
+        async def expire() -> None:
+            patch.undo()
             stage.server.expire(former)
-            await until(lambda: stage.zk.session_id not in (0, former))
+            await until(lambda: zk.session_id not in (0, former))
 
-        monkeypatch.setattr(Certainty, "is_enough", lambda _: False)
-        monkeypatch.setattr(Certainty, "renew", expire)
+        patch.setattr(zk, "is_certain", lambda _: False)
+        patch.setattr(zk, "certify", expire)
         claim = Queue(stage.zk, PATH).claim()
         assert await claim.__aenter__() == b"0"
         await claim.__aexit__(None, None, None)

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import zkwire
 from recipes import Lock, MultiLock, ReadWriteLock
 from recipes.line.locking import Locking
-from recipes.line.readers import WRITE_PREFIX
+from recipes.line.ticket import WRITE_PREFIX
 from tests.simulation.checks import Guard
 from tests.simulation.scenarios.lock import HeldScenario, random_tasks
 from tests.simulation.scenarios.read_write_lock import fits

@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 import zkwire
 from recipes import Lease, ReadWriteLock, WriteLease
 from recipes.line.locking import Locking
-from recipes.line.readers import READ_PREFIX, WRITE_PREFIX
+from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX
 from tests.simulation.checks import Guard
 from tests.simulation.scenarios.lock import GuardedScenario, random_tasks
 from tests.simulation.schedule import Step

@@ -10,15 +10,16 @@ import pytest
 
 import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore
+from recipes.line.known import _MOST_LISTS
 from recipes.line.locking import Locking
-from recipes.line.looks import _MOST, _MOST_REMEMBERED, looks_of
 from tests.support.everywhere import (
     Scene,
+    cut_at_every_step,
     nothing_stays,
     scene,
 )
 from tests.support.recipes import no_task_stays, proxied, until, until_armed, until_line
-from zkwire import Client, Observer, ThrottledError
+from zkwire import Client, Observer
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(60)
@@ -122,33 +123,15 @@ async def test_a_crowd_that_enters_at_once_shares_a_few_lists_and_is_served_in_t
 
 async def test_only_a_few_lists_are_under_way_at_a_time() -> None:
     async with behind_holders("Lock") as (stage, zk, _, leases):
-        entering = crowd(zk, stage.path, count=2 * _MOST)
+        entering = crowd(zk, stage.path, count=2 * _MOST_LISTS)
         with stage.server.hold_replies("getChildren", session=zk.session_id) as held:
-            await held.until_hit(_MOST)
-            await until_line(stage.other, stage.path, 1 + 2 * _MOST)
-            assert held.hits == _MOST
-        await until_all_wait(zk, count=2 * _MOST)
+            await held.until_hit(_MOST_LISTS)
+            await until_line(stage.other, stage.path, 1 + 2 * _MOST_LISTS)
+            assert held.hits == _MOST_LISTS
+        await until_all_wait(zk, count=2 * _MOST_LISTS)
         await release(leases)
         await asyncio.gather(*entering.tasks)
-        assert entering.served == list(range(2 * _MOST))
-
-
-async def test_after_a_waiting_ticket_has_listed_the_line_another_one_lists_by_itself() -> None:
-    with patch("recipes.line.looks._MOST", 1):
-        async with behind_holders("Lock") as (stage, zk, lists, leases):
-            entering = crowd(zk, stage.path, count=3)
-            await until_all_wait(zk, count=3)
-            lists.count = 0
-            entering.tasks[0].cancel()
-            await until(lambda: lists.count > 0)  # the last ticket does not know whether the holder remains
-            await until_all_wait(zk, count=2)
-            lists.count = lists.syncs = 0
-            late = crowd(zk, stage.path, count=1)
-            await until_all_wait(zk, count=3)
-            assert (lists.count, lists.syncs) == (1, 0)
-            await release(leases)
-            await asyncio.gather(*entering.tasks[1:], *late.tasks)
-            assert (entering.served, late.served) == ([1, 2], [0])
+        assert entering.served == list(range(2 * _MOST_LISTS))
 
 
 async def test_readers_that_list_again_at_once_share_a_few_lists() -> None:
@@ -166,17 +149,6 @@ async def test_readers_that_list_again_at_once_share_a_few_lists() -> None:
         await release(leases)
         await asyncio.gather(*entering.tasks)
         assert sorted(entering.served) == list(range(MANY))
-
-
-async def test_lines_that_are_not_used_any_more_are_forgotten() -> None:
-    async with scene() as stage:
-        first = looks_of(stage.zk, "/first", reads_slots=False)
-        for number in range(_MOST_REMEMBERED - 1):
-            looks_of(stage.zk, f"/{number}", reads_slots=False)
-        assert looks_of(stage.zk, "/first", reads_slots=False) is first
-        assert looks_of(stage.zk, "/first", reads_slots=True) is not first
-        assert looks_of(stage.zk, "/first", reads_slots=False) is not first
-        assert looks_of(stage.other, "/0", reads_slots=False) is not looks_of(stage.zk, "/0", reads_slots=False)
 
 
 # -- the turns: what one ticket is told of departures, all of them know ------------------------------------------------
@@ -234,34 +206,16 @@ async def alternating(size: int) -> AsyncIterator[tuple[list[Crowd], Lists, list
         yield crowds, lists, leases
 
 
-async def test_when_no_ticket_waits_no_list_is_kept() -> None:
-    async with behind_holders("Lock") as (stage, zk, _, leases):
-        newest = looks_of(zk, stage.path, reads_slots=False).newest
-        entering = crowd(zk, stage.path, count=40)
-        await until_all_wait(zk, count=40)
-        assert newest.tickets == 40
-        entering.tasks[30].cancel()
-        await release(leases)
-        async with asyncio.timeout(10):
-            while newest.newer(-1) is None:  # looked at in each turn of the loop: all may be served soon
-                await asyncio.sleep(0)
-        for task in entering.tasks[35:]:
-            task.cancel()
-        await asyncio.wait(entering.tasks)
-        assert newest.tickets == 0
-        assert newest.newer(-1) is None
-
-
 # -- one round trip ---------------------------------------------------------------------------------------------------
 
 
 async def test_a_few_tasks_that_enter_at_once_need_one_round_trip_each(zookeeper: RealServer, path: str) -> None:
     async with proxied(zookeeper) as (proxy, _, zk):
-        sem = [Semaphore(zk, path, _MOST) for _ in range(_MOST)]
+        sem = [Semaphore(zk, path, _MOST_LISTS) for _ in range(_MOST_LISTS)]
         await (await sem[0].acquire()).release()
         mark = proxy.mark()
         leases = await asyncio.gather(*(each.acquire() for each in sem))
-        assert proxy.requests(mark) == ["create2", "getChildren", "getData"] * _MOST
+        assert proxy.requests(mark) == ["create2", "getChildren", "getData"] * _MOST_LISTS
         assert proxy.segments(mark) == 1
         await release(leases)
 
@@ -269,9 +223,26 @@ async def test_a_few_tasks_that_enter_at_once_need_one_round_trip_each(zookeeper
 # -- faults -----------------------------------------------------------------------------------------------------------
 
 
+async def enter_as_a_crowd(stage: Scene) -> None:
+    """A few tasks enter; all but the first share looks."""
+    with patch("recipes.line.known._MOST_LISTS", 1):
+        entering = crowd(stage.zk, stage.path, count=4)
+    try:
+        await asyncio.gather(*entering.tasks)
+    finally:
+        for task in entering.tasks:
+            task.cancel()
+        await asyncio.wait(entering.tasks)
+    assert sorted(entering.served) == list(range(4))
+
+
+async def test_a_crowd_is_served_although_its_connection_is_cut_at_any_request() -> None:
+    await cut_at_every_step(enter_as_a_crowd, at_least=12)
+
+
 async def test_a_try_whose_session_expires_while_it_shares_a_look_is_repeated() -> None:
     async with scene() as stage, no_task_stays():
-        with patch("recipes.line.looks._MOST", 0):
+        with patch("recipes.line.known._MOST_LISTS", 0):
             lock = Lock(stage.zk, stage.path)
         with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as held:
             trying = asyncio.create_task(lock.try_acquire())
@@ -286,32 +257,13 @@ async def test_a_try_whose_session_expires_while_it_shares_a_look_is_repeated() 
         await nothing_stays(stage)
 
 
-async def test_a_try_whose_session_expires_after_its_list_was_refused_for_the_moment_is_repeated() -> None:
-    async with scene() as stage, no_task_stays():
-        old = stage.zk.session_id
-        # The next look is one of the new session.
-        with (
-            patch("recipes.common.retrying._PAUSE", 1.0),
-            stage.server.answering("getChildren", ThrottledError, session=old) as refusing,
-        ):
-            trying = asyncio.create_task(Lock(stage.zk, stage.path).try_acquire())
-            await refusing.until_hit(2)
-            stage.server.expire(old)
-            stage.server.drop()
-            lease = await trying
-        assert stage.zk.session_id != old
-        assert lease is not None
-        await lease.release()
-        await nothing_stays(stage)
-
-
 async def test_each_task_of_a_crowd_gets_an_error_of_its_own_when_the_list_is_refused() -> None:
     async with scene() as stage, no_task_stays():
         await stage.other.create(stage.path)
         with stage.server.answering("getChildren", zkwire.NoAuthError, session=stage.zk.session_id):
             came = await asyncio.gather(
-                *(Lock(stage.zk, stage.path).acquire() for _ in range(3 * _MOST)), return_exceptions=True
+                *(Lock(stage.zk, stage.path).acquire() for _ in range(3 * _MOST_LISTS)), return_exceptions=True
             )
         assert {type(each) for each in came} == {zkwire.NoAuthError}
-        assert len(set(map(id, came))) == 3 * _MOST
+        assert len(set(map(id, came))) == 3 * _MOST_LISTS
         await nothing_stays(stage)

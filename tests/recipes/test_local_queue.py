@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes import Lease, Lock, LockLostError
-from recipes.line.local_queue import LocalQueue
 from recipes.line.ticket import Ticket
+from recipes.lock import LocalQueue
 from tests.support.everywhere import scene
 from tests.support.recipes import (
     line,
@@ -175,7 +175,7 @@ async def test_a_ticket_is_passed_on_as_often_as_local_passes_allows(
 
 async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time after which it is watched is longer here, so that no single lease lasts for so long."""
-    monkeypatch.setattr("recipes.line.loss_monitor._UNWATCHED", 0.6)
+    monkeypatch.setattr("recipes.line.lease._UNWATCHED", 0.6)
     async with scene() as stage, no_task_stays():
         lock = Lock(stage.zk, stage.path, local_passes=10**6)
         tokens: set[int] = set()

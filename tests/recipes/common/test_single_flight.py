@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from recipes.common.shared_looks import SharedLooks
+from recipes.common.single_flight import SingleFlight
 from tests.support.client import turns
 
 
@@ -13,7 +13,7 @@ class Looking:
     """Looks whose ends the test chooses: each waits for `ends`, and has the number of its beginning as its result."""
 
     def __init__(self) -> None:
-        self.looks: SharedLooks[int] = SharedLooks()
+        self.looks: SingleFlight[int] = SingleFlight()
         self.tasks: list[int] = []  # for how many tasks each look was made
         self.ends: list[asyncio.Future[None]] = []
         self.returned: list[str] = []

@@ -7,8 +7,10 @@ import pytest
 
 import zkwire
 from recipes import Lease, Lock
+from recipes.line.known import line_of
+from recipes.line.position import Ranking
 from recipes.line.ticket import Ticket, TicketNode
-from recipes.line.waiting_ticket import EvictedError, Rules, WaitingTicket
+from recipes.line.waiting import EvictedError, Rules, WaitingTicket
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
@@ -243,9 +245,12 @@ async def test_a_ticket_of_a_former_session_never_owns(holders: int) -> None:
         node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
         former = TicketNode(node, node.rpartition("/")[2], stat.czxid, zk.session_id ^ 1)
         waiting = WaitingTicket(
-            zk, Rules(path), Ticket(former, zk.guaranteed_delete(node)), [await zk.get_children(path)]
+            zk,
+            Rules(line_of(zk, path)),
+            Ticket(former, zk.guaranteed_delete(node)),
+            Ranking(await zk.get_children(path)),
         )
-        assert (waiting.owns, waiting.is_first, waiting.is_in_present_session) == (False, not holders, False)
+        assert (waiting.owns, waiting.is_first, waiting.is_lost) == (False, not holders, True)
         with pytest.raises(EvictedError):
             await waiting.wait()
         await until_line(stage.other, path, holders)

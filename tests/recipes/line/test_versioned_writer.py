@@ -8,7 +8,7 @@ import pytest
 
 import zkwire
 from recipes import Lock
-from recipes.line.own_data import OwnData, WrittenOverError
+from recipes.line.ticket import VersionedWriter, WrittenOverError
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome
 
@@ -16,11 +16,11 @@ P = "/recipe"
 
 
 @asynccontextmanager
-async def own(stage: Scene) -> AsyncIterator[tuple[OwnData, str]]:
+async def own(stage: Scene) -> AsyncIterator[tuple[VersionedWriter, str]]:
     """The data of a ticket that is held, and the path of its node."""
     async with no_task_stays():
         lease = await Lock(stage.zk, P).acquire()
-        yield OwnData(stage.zk, lease.ticket), lease.path
+        yield VersionedWriter(stage.zk, lease.ticket), lease.path
         await lease.release()
 
 

@@ -8,21 +8,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 import zkwire
+from recipes.common.retrying import any_transient, is_transient, pause, read
 from recipes.line import ticket_data
-from recipes.line.certainty import Certainty
-from recipes.line.looks import Looks
-from recipes.line.position import Position, Promises, every_contender
-from recipes.line.refusals import any_transient, pause
-from recipes.line.shared_list import Share
-from recipes.line.sight import Sight
-from recipes.line.strangers import Strangers, is_ticket, no_tickets
-from recipes.line.ticket import Ticket, TicketNode
-from recipes.line.trying import leave_out
-from recipes.line.yielding import yield_processor
+from recipes.line.known import KnownLine, Subscription
+from recipes.line.position import Position, Promises, Ranking, every_contender
+from recipes.line.ticket import Ticket, is_ticket, yield_processor
 from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
 
 _log = logging.getLogger(__name__)
@@ -39,66 +34,105 @@ class EvictedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which tickets wait for which, in the line below `path`.
+    """Which tickets wait for which, in the line that `known` describes.
 
-    Arguments: `blocks`, `slots` and `ahead`, see Position, but `slots` may be a function of the data of the node at
-    `path`, which may raise: then waiting tickets watch this node; `ignores_shared`, whether a holder that lets readers
-    in (see ticket_data) does not block; `strangers`, what the client has found in this line that is no ticket; `looks`,
-    of the client at this line.
+    Args:
+        known: What the client knows of the line.
+        blocks: Whether an earlier contender of that name is a blocker.
+        slots: How many tickets may own; or a function of the data of the line's node, which may raise: then waiting
+            tickets watch this node.
+        ahead: How many blockers a ticket watches beyond those, see Position.
+        ignores_shared: Whether a holder that lets readers in (see ticket_data) does not block.
     """
 
-    path: str
+    known: KnownLine
     blocks: Callable[[str], bool] = every_contender
     slots: int | Callable[[bytes], int] = 1
     ahead: int = 1
     ignores_shared: bool = False
-    strangers: Strangers = field(default_factory=Strangers)
-    looks: Looks = field(default_factory=Looks)
 
-    def reads(self) -> list[GetData | GetChildren]:
-        """Return the requests that show where a new ticket stands.
+    @property
+    def path(self) -> str:
+        """The line's node."""
+        return self.known.path
 
-        The number of slots is read after the children.  In the other order the number could shrink, and a holder leave,
+    def reads_slots(self) -> list[GetData]:
+        """Return the request for the number of slots if it is in the line's node.
+
+        It is sent after the list of the children.  In the other order the number could shrink, and a holder leave,
         between the two reads: the ticket would then count the few blockers against the old, greater number.
         """
-        if isinstance(self.slots, int):
-            return [GetChildren(self.path)]
-        return [GetChildren(self.path), GetData(self.path)]
+        return [] if isinstance(self.slots, int) else [GetData(self.known.path)]
+
+    def position(self, name: str) -> Position:
+        """Return the position of the ticket `name`, of which nothing is known yet."""
+        slots = self.slots if isinstance(self.slots, int) else None
+        return Position(name, blocks=self.blocks, slots=slots, ahead=self.ahead)
+
+    async def leave_out(self, zk: Client, position: Position) -> None:
+        """Read the first blockers of `position`, as many as there are slots, and leave out those that do not block.
+
+        For a caller that does not wait.  A blocker is read only if it has made a try fail before: in general it is a
+        holder.  For each one that is left out the next one is read.  With `ignores_shared` a single blocker is read
+        each time, because it may have let readers in: of several blockers one at least is not a holder, and only a
+        holder does so.
+
+        Raises:
+            ServerError: if the server refuses to show a blocker, but for one that this client must not read: that one
+                goes on blocking.
+        """
+        if position.is_free:
+            return
+        path, known = self.path, self.known
+        to_read = known.to_read(position.first)
+        if self.ignores_shared and len(position.before) == 1:
+            to_read = position.first
+        seen = set(position.first)
+        while to_read:
+            nodes = await read(zk, *(GetData(join_path(path, name)) for name in to_read))
+            has_foreign = False
+            for name, node in zip(to_read, nodes, strict=True):
+                if isinstance(node, zkwire.NoNodeError):
+                    position.departed(name)
+                elif isinstance(node, Node) and not is_ticket(node.stat):
+                    has_foreign = True
+                    known.found_foreign(name)
+                    position.departed(name)
+                elif isinstance(node, Node):
+                    known.was_read(name)
+                    if self.ignores_shared and ticket_data.lets_readers_in(name, node.data, node.stat.version):
+                        position.departed(name)
+                elif not isinstance(node, zkwire.NoAuthError):
+                    raise node
+            if has_foreign and not position.is_free:
+                for name in await known.foreign_among(zk, [name for name in position.before if name not in seen]):
+                    position.departed(name)
+            to_read = [] if position.is_free else [name for name in position.first if name not in seen]
+            seen.update(to_read)
 
 
 class WaitingTicket:
     """The ticket `ticket` while it does not own yet.
 
-    Arguments: `answers`, what each of `rules.reads()` got when it was sent behind the create of the ticket's node;
-    `sight`, which takes note of the blockers, None if no one asks.
-    Raises: a server's refusal among the answers; what `rules.slots` raises.
+    Args:
+        children: The children of the line's node, read after the ticket's node was created.
+        slots: What the read of the number of slots has brought, if it is in the line's node.
+
+    Raises:
+        ServerError: if `slots` is a refusal.  What `rules.slots` raises is raised, too.
     """
 
-    __slots__ = ("_is_kept", "_position", "_promises", "_rules", "_share", "_sight", "_zk", "certainty", "ticket")
+    __slots__ = ("_is_kept", "_position", "_promises", "_rules", "_shared", "_zk", "ticket")
 
-    def __init__(
-        self, zk: Client, rules: Rules, ticket: Ticket, answers: list[Any], sight: Sight | None = None
-    ) -> None:
+    def __init__(self, zk: Client, rules: Rules, ticket: Ticket, children: Ranking, *slots: Any) -> None:
         self._zk = zk
         self._rules = rules
         self.ticket = ticket
-        self.certainty = Certainty(zk, ticket.node.session_id)
         self._is_kept = False
         self._promises = Promises()
-        self._share = Share(rules.looks.newest)
-        slots = rules.slots if isinstance(rules.slots, int) else None
-        self._position = Position(ticket.node.name, blocks=rules.blocks, slots=slots, ahead=rules.ahead)
-        self._sight = sight
-        if sight is not None:
-            sight.begin(rules.path, self._position)
-        self._position.listed(_names(answers[0]))
-        if slots is None:
-            self._take_slots(answers[1], is_watched=False)
-
-    @property
-    def node(self) -> TicketNode:
-        """The ticket's node."""
-        return self.ticket.node
+        self._shared = Subscription(rules.known.children)
+        self._position = rules.position(ticket.node.name)
+        self._take_list(children, *slots)
 
     @property
     def is_first(self) -> bool:
@@ -107,75 +141,67 @@ class WaitingTicket:
 
     @property
     def owns(self) -> bool:
-        """Whether the ticket owns, for certain."""
-        return self._position.owns and self.certainty.is_enough()
+        """Whether the ticket owns, for certain: a lock is no use that is lost at once."""
+        return self._position.owns and self._zk.is_certain(self.ticket.node.session_id)
 
     @property
-    def is_in_present_session(self) -> bool:
-        """Whether the client still has the session that created the ticket's node."""
-        return self.certainty.is_present_session
+    def is_lost(self) -> bool:
+        """Whether the node is gone, or the client has another session than the one that created it."""
+        return self._position.is_gone or self._zk.session_id != self.ticket.node.session_id
 
-    async def check_blockers(self) -> None:
-        """Find out whether the blockers go on blocking; called where the ticket does not wait.
+    async def find_out(self) -> None:
+        """Find out whether the blockers go on blocking, and whether the ticket owns for certain, if it does not wait.
 
         First those are left out that do not block.  The others may be tickets of other tries, which are about to leave.
         If all these tries left at once, none of them would own a lock that is free.  So the one with the smallest name
         looks again, twice at most.  Names begin at random: of the tickets that meet, one is patient.
-        Raises: SessionError; the refusal of a read.
-        Cancellation: the ticket is given up, as for any error.
+
+        Raises:
+            EvictedError: if the node is gone, or its session over.
+
+        Cancellation:
+            The ticket is given up, as for any error.
         """
-        rules, position = self._rules, self._position
+        position = self._position
         try:
-            await leave_out(
-                self._zk, rules.path, position, rules.strangers, self._sight, ignores_shared=rules.ignores_shared
-            )
+            await self._rules.leave_out(self._zk, position)
             for _ in range(_LOOKS_AGAIN):
-                if position.owns or min(position.before, default="") < position.name:
-                    return
+                if position.is_free or min(position.before) < position.name:
+                    break
                 await self._look_again()
+            if self.is_first and not self.owns and not self.is_lost:
+                await certify(self._zk)
+                await self._look_again()  # that may have taken long, and nothing has watched the node
+            if self.is_lost:
+                raise EvictedError
         except BaseException:
             self.ticket.give_up()
             raise
 
     async def _look_again(self) -> None:
-        """List the line by a look that tickets may share."""
-        rules = self._rules
-        names, *slots = await rules.looks.share(self._zk, rules.path, rules.reads())
-        self._position.listed(names)
-        if slots:
-            self._take_slots(slots[0], is_watched=False)
-
-    async def make_certain(self) -> None:
-        """If the ticket is first, but its session is not certain to be alive, ask the leader.
-
-        Raises: EvictedError when its node is gone.
-        Cancellation: the ticket is given up, as for any error.
-        """
-        try:
-            if self.is_first and not self.owns and self.is_in_present_session:
-                await self.certainty.renew()
-                await self._look_again()  # that may have taken long, and nothing has watched the node
-                if self._position.is_gone:
-                    raise EvictedError
-        except BaseException:
-            self.ticket.give_up()
-            raise
+        """List the line together with other tickets that do."""
+        self._take_list(*await self._rules.known.look(self._zk, *self._rules.reads_slots()))
 
     async def wait(self) -> Ticket:
         """Wait until the ticket owns, and return it.
 
-        Raises: EvictedError when its node is gone; what the client raises; what `rules.slots` raises.
-        Cancellation: the ticket is given up, as for any error.
+        Raises:
+            EvictedError: if its node is gone, or its session over.
+
+        What the client and `rules.slots` raise is raised, too.
+
+        Cancellation:
+            The ticket is given up, as for any error.
         """
         position = self._position
-        self.certainty.need(later=True)
+        self._zk.need_certainty(later=True)
         try:
             while not self.owns:
-                if position.is_gone or not self.certainty.is_present_session:
+                if self.is_lost:
                     raise EvictedError
                 if position.owns:
                     # The last answer of the leader is so old that the session may have expired: ask before believing.
-                    await self.certainty.renew()
+                    await certify(self._zk)
                     if not position.is_watched:  # that may have taken long, and the node may be gone
                         self._start_over()
                 elif position.needs_requests:
@@ -186,16 +212,16 @@ class WaitingTicket:
                     gone = await self._next_event()
                     if gone is not None:
                         self._take_departure(gone)
-                        self._share.exchange()
+                        self._shared.exchange()
                         continue  # the event itself can be taken only a moment later, and is not needed to own
                 self._take_events()
         except BaseException:
             self.ticket.give_up()
             raise
         finally:
-            self._share.leave()
+            self._shared.leave()
             self._keep_certain(False)
-            self.certainty.release(later=True)
+            self._zk.release_certainty(later=True)
         self.ticket.is_watched = position.is_watched
         return self.ticket
 
@@ -218,7 +244,7 @@ class WaitingTicket:
         """Have the session kept certain while one more event can make the ticket own: then there is no time to ask."""
         if is_decisive is not self._is_kept:
             self._is_kept = is_decisive
-            (self.certainty.need if is_decisive else self.certainty.release)()
+            (self._zk.need_certainty if is_decisive else self._zk.release_certainty)()
 
     def _take_events(self) -> None:
         ticket, position = self.ticket, self._position
@@ -238,66 +264,67 @@ class WaitingTicket:
                 position.unwatched(event.path.rpartition("/")[2])
         if starts_over:
             self._start_over()
-        # The watch on our own node stands, and all events that it has brought are taken: what the other tickets of this
+        # Our own node is watched, and all events that the watch has brought are taken: what the other tickets of this
         # client know comes from the same connection, and none of it is newer than our node.
-        if position.is_watched and not position.is_gone and (known := self._share.exchange()) is not None:
+        if position.is_watched and not position.is_gone and (known := self._shared.exchange()) is not None:
             position.caught_up(known)
 
     def _take_departure(self, path: str) -> None:
         """Take in that the server has reported the deletion of the node at `path`."""
         name = path.rpartition("/")[2]
         self._position.departed(name)
-        self._share.departed(name)
+        self._shared.departed(name)
 
     def _start_over(self) -> None:
         """Drop all watches; the ticket does not own before they are set again and there is a new list."""
         self.ticket.watches.cancel()
         self.ticket.watches = WatchSet()
-        self._share.leave()
+        self._shared.leave()
         self._position.started_over()
 
     async def _send_requests(self) -> None:
         """Send, in one write, the watches that are missing and the list if one is due; take in the answers.
 
-        The watch on our own node is sent ahead of those on the blockers.  A server executes requests in order and
-        reports events in order: so if our own node is deleted, we know it before the departure of any blocker could
-        make us own.  In the other order a blocker's departure could be reported while the deletion of our node, which
-        came before it, was not watched yet.  The watch on the number of slots goes ahead of the blockers, too, because
-        a departure is to be counted by the number that is valid at that time.
+        The watch on our own node is sent before those on the blockers.  A server executes requests in order and reports
+        events in order: so if our own node is deleted, we know it before the departure of any blocker could make us
+        own.  In the other order a blocker's departure could be reported while the deletion of our node, which came
+        before it, was not watched yet.  The watch on the number of slots goes before the blockers, too, because a
+        departure is to be counted by the number that is valid at that time.
 
         A blocker that this client may not read has no watch.  Then the list leaves a watch on the children.
-        If the server must catch up with the leader first, a sync goes ahead of all.
+        If the server must catch up with the leader first, a sync goes before all.
 
-        If many tickets of this client list the line, this one shares a look, when its own node is watched.
+        If many tickets of this client list the line, this one shares a list, when its own node is watched.
         """
-        path, position, watches, looks = self._rules.path, self._position, self.ticket.watches, self._rules.looks
+        rules, position, watches = self._rules, self._position, self.ticket.watches
+        path, known = rules.path, rules.known
         watches_children = position.watches_children
         lists = position.needs_list
-        if lists and looks.are_many and not watches_children:
+        if lists and known.is_busy and not watches_children:
             if position.is_watched and not position.needs_slots:
-                names, *_ = await looks.share(self._zk, path, self._rules.reads())
-                position.listed(self._share.listed(names))
+                names, *_ = await known.look(self._zk, *rules.reads_slots())
+                position.listed(self._shared.listed(names))
                 return
             lists = False
-        watched = [] if position.is_watched else [position.name]
+        blockers = [] if position.needs_list else position.to_watch
+        sync = [Sync(path)] if position.needs_sync else []
+        own = [] if position.is_watched else [position.name]
         slots = [GetData(path, into=watches)] if position.needs_slots else []
-        own = len(watched)
-        if not position.needs_list:
-            watched += position.to_watch
-        operations: list[GetData | GetChildren | Sync] = [
-            GetData(join_path(path, name), into=watches) for name in watched
-        ]
-        operations[own:own] = slots
         if lists:
-            yield_processor()  # a list is never urgent, and the departure behind it has made another ticket own
-            operations.append(GetChildren(path, into=watches if watches_children else None))
-        if position.needs_sync:
-            operations.insert(0, Sync(path))
-        looks.own += lists
+            yield_processor()  # a list is never urgent, and the departure before it has made another ticket own
+        known.lists += lists
         try:
-            answers = await self._zk.pipeline(operations)
+            answers = await self._zk.pipeline(
+                [
+                    *sync,
+                    *(GetData(join_path(path, name), into=watches) for name in own),
+                    *slots,
+                    *(GetData(join_path(path, name), into=watches) for name in blockers),
+                    *([GetChildren(path, into=watches if watches_children else None)] if lists else []),
+                ]
+            )
         finally:
-            looks.own -= lists
+            known.lists -= lists
         if any_transient(answers):
             # Of the watches only some are set.  The order in which they are asked for matters, so ask for all again.
             # An event that has arrived meanwhile may be that our own node is gone.
@@ -305,16 +332,16 @@ class WaitingTicket:
             self._start_over()
             await pause()
             return
-        if position.needs_sync:
+        if sync:
             self._take_sync(answers.pop(0))
         if slots:
-            self._take_slots(answers.pop(own), is_watched=True)
+            self._take_slots(answers.pop(len(own)), is_watched=True)
         if lists:
-            position.listed(self._share.listed(_names(answers.pop())), is_watched=watches_children)
-        for name, answer in zip(watched, answers, strict=True):
+            position.listed(self._shared.listed(ranked(answers.pop())), is_watched=watches_children)
+        for name, answer in zip(own + blockers, answers, strict=True):
             self._take_watched(name, answer)
         if not (position.owns or all(is_ticket(answer.stat) for answer in answers if isinstance(answer, Node))):
-            for name in await no_tickets(self._zk, path, position.unknown):
+            for name in await known.foreign_among(self._zk, position.unknown):
                 position.departed(name)
 
     def _take_sync(self, answer: Any) -> None:
@@ -329,7 +356,7 @@ class WaitingTicket:
             self._take_departure(name)
         elif isinstance(answer, zkwire.NoAuthError) and name != position.name:
             position.unreadable(name)
-            self._rules.strangers.found_unreadable(join_path(self._rules.path, name))
+            self._rules.known.found_unreadable(name)
         elif isinstance(answer, BaseException):
             raise answer
         elif name != position.name:
@@ -339,8 +366,14 @@ class WaitingTicket:
             position.watched(name)
         else:
             # Nothing in it is believed by our clients.  But it is not known what others make of it.
-            _log.warning("another client has written into %s, which waits: taking a new ticket", self.node.path)
+            _log.warning("another client has written into %s, which waits: taking a new ticket", self.ticket.node.path)
             position.departed(name)
+
+    def _take_list(self, children: Ranking, *slots: Any) -> None:
+        """Take in a list of the line, and the number of slots that was read after it."""
+        self._position.listed(children)
+        for node in slots:
+            self._take_slots(node, is_watched=False)
 
     def _take_slots(self, node: Any, *, is_watched: bool) -> None:
         if isinstance(node, zkwire.NoNodeError):
@@ -352,11 +385,10 @@ class WaitingTicket:
 
     def _take_blocker(self, name: str, node: Node) -> None:
         """Take in the data of a blocker: a promise, or that it lets readers in.  It blocks only if it is a ticket."""
-        if self._is_stranger(name, node):
+        if not is_ticket(node.stat):
+            self._rules.known.found_foreign(name)
             self._position.departed(name)
             return
-        if self._sight is not None:
-            self._sight.saw(name, node)
         written = ticket_data.parse(name, node.data, node.stat.version)
         if written is None or written.limit is None:
             self._promises.forget(name)
@@ -366,17 +398,10 @@ class WaitingTicket:
         if written is not None and written.is_shared and self._rules.ignores_shared:
             self._position.departed(name)
 
-    def _is_stranger(self, name: str, node: Node) -> bool:
-        """Return whether `name`, read as `node`, is no ticket; then it is reported."""
-        if is_ticket(node.stat):
-            return False
-        self._rules.strangers.found_no_ticket(join_path(self._rules.path, name))
-        return True
-
     async def _enforce_promises(self, end: float) -> None:
         """Wait for an event until `end`, when a promise ends; then delete the nodes whose promise is broken.
 
-        The delete names the version of the node that was read.  If the holder has promised anew meanwhile, the server
+        The delete names the version of the node that was read.  If the holder has promised again meanwhile, the server
         refuses the delete.  The answer to the delete counts, and not only the event of the watch on the node: a client
         that may not read the node any more gets no event.
         """
@@ -392,7 +417,7 @@ class WaitingTicket:
             except zkwire.ConnectionLostError:
                 continue  # it may have been deleted: the list that follows the reconnect will show it
             except zkwire.ServerError as error:
-                if error.is_transient:
+                if is_transient(error):
                     await pause()
                     return
                 if isinstance(error, zkwire.NoNodeError):
@@ -403,11 +428,37 @@ class WaitingTicket:
             self._promises.forget(name)
 
 
-def _names(answer: Any) -> list[str]:
-    """Return what a list of the children has shown.  Raises: the refusal that the server has answered."""
+def ranked(answer: Any) -> Ranking:
+    """Return what a list of the children has shown.
+
+    Raises:
+        ServerError: if the server has refused the list.
+    """
     if isinstance(answer, zkwire.NoNodeError):
-        return []  # sent again after a reconnect, and meanwhile somebody has deleted the whole line
+        return Ranking(())  # sent again after a reconnect, and meanwhile another client has deleted the whole line
     if isinstance(answer, BaseException):
         raise answer
-    names: list[str] = answer
-    return names
+    return Ranking(answer)
+
+
+async def certify(zk: Client) -> None:
+    """Get an answer through the leader, so that the session is certain to be alive if it is.
+
+    A read-only server has lost its quorum and cannot know whether the session lives, however often it is asked.  From
+    such a server this returns only when the client has left it for another one.
+
+    Raises:
+        SessionError: if the session is over.
+        ValueError: if nothing can be certain in it.
+    """
+    if zk.state is not zkwire.SessionState.READ_ONLY:
+        with suppress(zkwire.NotReadOnlyError):  # the server has lost its quorum meanwhile
+            await zk.certify()
+        return
+    states = zk.states()
+    try:
+        async for state in states:
+            if state is not zkwire.SessionState.READ_ONLY:
+                return
+    finally:
+        states.close()

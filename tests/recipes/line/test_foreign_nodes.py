@@ -8,10 +8,8 @@ import pytest
 
 import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore, TimedLock
-from recipes.line import strangers
 from recipes.line.locking import Locking
-from recipes.line.strangers import Strangers
-from tests.support.everywhere import scene
+from tests.support.everywhere import Scene, cancel_at_every_moment, cut_at_every_step, scene
 from tests.support.locks import start_waiting, watch_count
 from tests.support.recipes import line, no_task_stays, proxied, two_clients, until, until_line
 from zkwire import ACL, Client, Perms
@@ -190,6 +188,28 @@ async def test_a_ticket_with_the_name_of_such_a_node_counts(zookeeper: RealServe
         await (await waiter).release()
 
 
+async def test_going_round_survives_a_cut_and_a_cancellation_at_every_step() -> None:
+    """Pitfalls 9, 10 and 13."""
+
+    async def prepare(stage: Scene) -> None:
+        await stranger(stage.other, stage.path)
+
+    async def act(stage: Scene) -> None:
+        assert await Lock(stage.zk, stage.path).try_acquire() is None
+        async with Lock(stage.zk, stage.path).hold(within=0):
+            pass
+        async with Lock(stage.zk, stage.path):
+            pass
+
+    async def play(stage: Scene) -> None:
+        await prepare(stage)
+        await act(stage)
+
+    stays = ["_c_x-lock-0000000000"]
+    await cut_at_every_step(play, stays=stays, at_least=7)
+    await cancel_at_every_moment(act, prepare=prepare, stays=stays)
+
+
 async def test_an_election_shows_no_such_nodes(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, other):
         await stranger(other, path, data=b"false")
@@ -251,6 +271,31 @@ async def test_a_hand_over_in_a_line_with_such_a_node_is_noticed(zookeeper: Real
         assert await line(other, path) == []
 
 
+async def test_waiting_for_such_a_node_survives_a_cut_and_a_cancellation_at_every_step() -> None:
+    """Pitfalls 9, 10, 12 and 13."""
+
+    async def prepare(stage: Scene) -> None:
+        await stranger(stage.other, stage.path, acl=UNREADABLE, ephemeral=True)
+
+    async def act(stage: Scene) -> None:
+        await (await Lock(stage.zk, stage.path).acquire()).release()
+
+    async def afterwards(stage: Scene) -> None:
+        await stage.other.delete(f"{stage.path}/_c_x-lock-0000000000")
+        await act(stage)
+
+    async def play(stage: Scene) -> None:
+        await prepare(stage)
+        waiter = asyncio.create_task(act(stage))
+        await until_line(stage.other, stage.path, 2)
+        await until(lambda: watch_count(stage.zk) == 2)  # its own node and the children
+        await stage.other.delete(f"{stage.path}/_c_x-lock-0000000000")
+        await waiter
+
+    await cut_at_every_step(play, at_least=6)
+    await cancel_at_every_moment(act, prepare=prepare, afterwards=afterwards, most=60)
+
+
 async def test_a_line_whose_children_must_not_be_listed_is_an_error(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, other):
         await other.create(path, acl=UNREADABLE)
@@ -267,48 +312,3 @@ async def test_a_candidate_that_must_not_be_read_is_an_error_for_observers(zooke
         async with Election(zk, path).observe() as leaders:
             with pytest.raises(zkwire.NoAuthError):
                 await anext(leaders)
-
-
-# -- what is remembered -----------------------------------------------------------------------------------------------
-
-
-def test_a_bounded_number_of_nodes_that_are_no_tickets_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that creates such nodes without end must not fill the memory of the others."""
-    monkeypatch.setattr(strangers, "_MOST_REMEMBERED", 3)
-    found = Strangers("/line")
-    names = [f"{number}" for number in range(5)]
-    for name in (*names, "4"):  # the last one is known, and makes no other one be forgotten
-        found.found_no_ticket(f"/line/{name}")
-    assert found.to_look_at(names) == ["2", "3", "4"]
-
-
-async def test_a_bounded_number_of_lines_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "_MOST_REMEMBERED", 3)
-    async with scene() as stage:
-        known = [strangers.strangers_of(stage.zk, f"/{number}") for number in range(4)]
-        for number in (3, 2, 1):
-            assert strangers.strangers_of(stage.zk, f"/{number}") is known[number]
-        assert strangers.strangers_of(stage.zk, "/0") is not known[0]
-
-
-def test_a_node_is_read_when_it_makes_a_try_fail_for_the_second_time_and_a_ticket_once() -> None:
-    found = Strangers("/line")
-    assert found.to_look_at(["a", "b"]) == []
-    assert found.to_look_at(["a", "c"]) == ["a"]
-    found.looked_at("a")
-    assert found.to_look_at(["a", "c"]) == ["c"]
-    assert found.to_look_at(["a", "c"]) == ["c"]  # nothing was found out about it
-    found.found_no_ticket("/line/c")
-    assert found.to_look_at(["b", "c"]) == ["c"]  # it may be a ticket by now, of the same name
-    assert found.to_look_at(["b", "a"]) == ["b"]  # "a" was not ahead at the last try
-
-
-def test_each_node_is_reported_once_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
-    found = Strangers("/line")
-    for _ in range(2):
-        found.found_no_ticket("/line/a")
-        found.found_unreadable("/line/b")
-    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
-    first, second = caplog.messages
-    assert first == "the line /line: /line/a is not ephemeral, so it is no ticket: it is left out, and can be deleted"
-    assert second.startswith("the line /line: /line/b is in the line and must not be read by this client: it counts as")

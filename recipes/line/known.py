@@ -1,0 +1,381 @@
+"""What one client knows of a line, and of the nodes above it: all of its recipes at one path share it.
+
+A program may use ever new paths, and other clients may create ever new nodes, so each table here has a greatest size.
+What is forgotten costs some requests more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from recipes.common.notices import Notices
+from recipes.common.numbers import next_number
+from recipes.common.retrying import read_synced
+from recipes.common.single_flight import SingleFlight
+from recipes.line.position import Ranking
+from recipes.line.ticket import is_ticket
+from zkwire import Client, GetChildrenAndStat, GetData, NoNodeError, ServerError, Stat, ancestors, join_path
+
+_log = logging.getLogger(__name__)
+
+V = TypeVar("V")
+
+_MOST_LINES: Final = 1000
+_MOST_FOREIGN: Final = 1000
+_MOST_PARENTS: Final = 10_000  # when so many are remembered, all are forgotten
+# Seconds for which a container that this client has created, and uses, is taken for existing.  Servers look for empty
+# containers once a minute, by default, and delete them.
+_CONTAINER: Final = 30.0
+_FOR_EVER: Final = float("inf")
+# Tickets of one client that list one line at a time, each in the write of its other requests.  Very many tasks may
+# enter a line at once, and very many readers may hear at once that a writer has left.  With a list for each of 10,000
+# tickets, of 10,000 names, the server and the event loop would be busy for longer than the session lives.  So the
+# others share the next list, which costs them one round trip more.
+_MOST_LISTS: Final = 8
+_MOST_AT_A_TIME: Final = 128  # exists requests in one write
+
+
+class KnownLine:
+    """What one client knows of the line at `path`.
+
+    Attributes:
+        children: The newest list that its waiting tickets share.
+        lists: How many of its tickets list the line at present: a ticket adds 1 while it does.
+        order: Lets one try of a TryLock at this path run at a time.
+    """
+
+    __slots__ = ("_blocked_by", "_foreign", "_looks", "_most_lists", "_notices", "children", "lists", "order", "path")
+
+    def __init__(self, path: str, *, most_lists: int = _MOST_LISTS) -> None:
+        self.path = path
+        self.children = CachedChildren()
+        self.lists = 0
+        self.order = asyncio.Lock()
+        self._most_lists = most_lists
+        self._looks: dict[bool, SingleFlight[list[Any]]] = {}
+        self._notices = Notices(_log, f"the line {path}")
+        self._foreign: dict[str, None] = {}
+        self._blocked_by: dict[str, bool] = {}  # what made the last try fail, and whether each was read
+
+    # -- its children -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether so many tickets list the line that another one shares a list instead."""
+        return self.lists >= self._most_lists
+
+    async def look(self, zk: Client, *others: GetData) -> list[Any]:
+        """Return a Ranking of the children and the answers to `others`, all sent after a sync and after this call.
+
+        The tickets that call at the same time, and read the same, share the answers.
+
+        Raises:
+            ServerError: if the server refuses the list; a line whose node is missing is empty.
+        """
+
+        async def list_children(_: int) -> list[Any]:
+            listed, *answers = await read_synced(zk, self.path, GetChildrenAndStat(self.path), *others)
+            if isinstance(listed, NoNodeError):
+                return [Ranking(()), *answers]
+            if isinstance(listed, BaseException):
+                raise listed  # not shared: each ticket has an error of its own
+            names, stat = listed
+            return [Ranking(names, next_number(stat)), *answers]
+
+        return await self._looks.setdefault(bool(others), SingleFlight()).share(list_children)
+
+    # -- foreign nodes: children that are not tickets, or cannot be read ----------------------------------------------
+    #
+    # A client that may create nodes below the line's path can create anything there.  A ticket is ephemeral: a node
+    # that is not ephemeral has no client that waits or holds, so no ticket waits for it.
+
+    def found_foreign(self, name: str) -> None:
+        """Record that the child `name` is not a ticket, and report it, once."""
+        remember(self._foreign, name, lambda: None, _MOST_FOREIGN)
+        self._notices.report(
+            join_path(self.path, name), "is not ephemeral, so it is no ticket: it is left out, and can be deleted"
+        )
+
+    def may_be_ticket(self, name: str) -> bool:
+        """Return whether the child `name` was not found to be foreign."""
+        return name not in self._foreign
+
+    def found_unreadable(self, name: str) -> None:
+        """Report the child `name`, which this client may not read and which may be a ticket, once."""
+        self._notices.report(
+            join_path(self.path, name),
+            "is in the line and must not be read by this client: it counts as a ticket, and each change of the line is"
+            " listed until it is gone; delete it if no client holds it, and have all clients give tickets an ACL with"
+            " READ for all of them",
+        )
+
+    async def foreign_among(self, zk: Client, names: Sequence[str]) -> list[str]:
+        """Return the first of `names`, as far as none of them is a ticket, and report them.
+
+        To be called when a foreign node was found beside them: there may be thousands.
+
+        Requests:
+            An exists for each, in writes of 2, 4, 8 and so on, 128 at most, until one of them brings another answer.
+        """
+        found: list[str] = []
+        most = 1
+        while len(found) < len(names):
+            most = min(2 * most, _MOST_AT_A_TIME)
+            batch = names[len(found) : len(found) + most]
+            asked = [zk.exists(join_path(self.path, name)) for name in batch]
+            for name, stat in zip(batch, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+                if isinstance(stat, BaseException) and not isinstance(stat, ServerError):
+                    raise stat
+                if not isinstance(stat, Stat) or is_ticket(stat):
+                    return found
+                self.found_foreign(name)
+                found.append(name)
+        return found
+
+    # -- tries --------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last try of this client has failed."""
+        return bool(self._blocked_by)
+
+    def try_succeeded(self) -> None:
+        """Record that a try has succeeded."""
+        self._blocked_by = {}
+
+    def to_read(self, first: Sequence[str]) -> list[str]:
+        """Return those of `first`, the blockers that come first and make a try fail, that should be read now.
+
+        A node should be read when a try fails for the second time because of it, or if it was found to be foreign
+        before.  (That alone proves nothing: when the lock's node is deleted and created again, other clients may use
+        the name again.)  So a try of a lock that is held costs no read, and tries that follow each other cost one for
+        each holder.
+        """
+        before, self._blocked_by = self._blocked_by, {name: self._blocked_by.get(name, False) for name in first}
+        return [name for name in first if name in self._foreign or before.get(name) is False]
+
+    def was_read(self, name: str) -> None:
+        """Record that the blocker `name` was read, and is a ticket."""
+        self._blocked_by[name] = True
+
+
+class CachedChildren:
+    """The newest list that a ticket of one client has read, without the nodes whose deletion was reported since.
+
+    It is kept while tickets wait that can use it, so that few of them have to list the line again.
+
+    A departure is a fact, and no name comes back.  But the server of the next connection may lag behind it (see
+    `Position.started_over`).  So a ticket takes part only while its own node is watched.  That watch is set on one
+    connection, and is set again on the next one, which the ticket notices before it takes in anything else.  What was
+    shared since the ticket has joined comes from the connection on which its own node is watched.
+    docs/waiting-line.md, "What one of them hears, all of them know", has the argument.
+    """
+
+    __slots__ = ("count", "names", "source", "tickets")
+
+    def __init__(self) -> None:
+        self.tickets = 0  # that take part
+        self.count = 0  # lists, ever
+        self.source: Ranking | None = None  # of which `names` is a copy
+        self.names: Ranking | None = None
+
+
+class Subscription:
+    """The part that one ticket takes in `children`."""
+
+    __slots__ = ("_children", "_departed", "_joined", "_listed")
+
+    def __init__(self, children: CachedChildren) -> None:
+        self._children = children
+        self._joined: int | None = None  # how many lists there were when it joined
+        # What this ticket's requests and events have shown since the last exchange.
+        self._listed: Ranking | None = None
+        self._departed: list[str] = []
+
+    def listed(self, names: Ranking) -> Ranking:
+        """Record and return a list that this ticket has read, if other tickets can use it."""
+        if self._children.tickets > (self._joined is not None):
+            self._listed = names
+        return names
+
+    def departed(self, name: str) -> None:
+        """Record that the deletion of `name` was reported to this ticket."""
+        self._departed.append(name)
+
+    def exchange(self) -> Ranking | None:
+        """Share what this ticket has recorded; return the names that may remain if there is a list since it joined.
+
+        To be called only when all events have been taken, and the ticket's own node is watched: the watch has not
+        fired, and was not set again.  The names change with each list and departure.
+        """
+        children = self._children
+        if self._joined is None:
+            self._joined = children.count
+            children.tickets += 1
+        if (
+            self._listed is not None and self._listed is not children.source
+        ):  # tickets that look together bring one list
+            children.count += 1
+            children.source, children.names = self._listed, Ranking(self._listed)
+        self._listed = None
+        if children.names is not None:
+            for name in self._departed:
+                children.names.remove(name)
+        self._departed.clear()
+        return children.names if children.count > self._joined else None
+
+    def leave(self) -> None:
+        """Take no part any longer, until the next exchange; what was not shared is forgotten."""
+        self._listed = None
+        self._departed.clear()
+        if self._joined is not None:
+            self._joined = None
+            self._children.tickets -= 1
+            if not self._children.tickets:
+                self._children.names = self._children.source = None
+
+
+class KnownParents:
+    """The nodes that one client takes for existing, so that entering a line creates no node in vain.
+
+    A create that fails because the node exists costs the ensemble as much as one that succeeds: the leader numbers it,
+    and every server writes it into its log.  A create that fails because the parent is missing costs a round trip more
+    as well.  `now` is the time on the event loop's clock.
+    """
+
+    __slots__ = ("_being_made", "_until")
+
+    def __init__(self) -> None:
+        self._until: dict[str, float] = {}
+        self._being_made: set[str] = set()
+
+    def to_create(self, path: str, now: float) -> list[str]:
+        """Return which nodes to create before a child of `path`: those below the lowest known one, top first.
+
+        If none is known, the parent of `path` is taken for existing: a lock for each order or message is the usual
+        case, and all of them have one parent.  If another ticket of this client is creating `path`, there is nothing to
+        create: our request comes after that one, and if it fails, so does ours.
+        """
+        if self._until.get(path, 0.0) > now or path in self._being_made:
+            return []
+        nodes = ancestors(path)
+        for number in range(len(nodes) - 1, 0, -1):
+            if nodes[number - 1] in self._until:
+                return nodes[number:]
+        return nodes[-1:]
+
+    @contextmanager
+    def creating(self, path: str) -> Iterator[None]:
+        """Record that `path` is being created, as long as the block runs; its creates are sent in this very step."""
+        is_first = path not in self._being_made
+        self._being_made.add(path)
+        try:
+            yield
+        finally:
+            if is_first:
+                self._being_made.discard(path)
+
+    def entered(self, path: str, now: float, *, is_ours: bool) -> None:
+        """Record that a ticket was created below `path`, so that this node and all above it exist.
+
+        Args:
+            is_ours: Whether this client has created `path` itself just before.  If not, other clients use the node too,
+                or it is no container, and it probably exists the next time as well.
+        """
+        until = self._until
+        known = until.get(path)
+        if known is None or known <= now:
+            if len(until) >= _MOST_PARENTS:
+                until.clear()
+            until.update(dict.fromkeys(ancestors(path)[:-1], _FOR_EVER))
+            known = 0.0 if is_ours else _FOR_EVER
+        until[path] = max(known, now + _CONTAINER)
+
+    def was_missing(self, path: str) -> None:
+        """Record that `path` is missing, although it was taken for existing."""
+        self._until.pop(path, None)
+
+
+class Alarms:
+    """Calls that are due in a moment, with one timer for all of them: most are taken back before that."""
+
+    __slots__ = ("_due", "_next", "_timer")
+
+    def __init__(self) -> None:
+        self._due: dict[Callable[[], None], float] = {}
+        self._next = _FOR_EVER
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, call: Callable[[], None], due: float) -> None:
+        """Make `call` at the time `due`, on the event loop's clock."""
+        self._due[call] = due
+        if due < self._next:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wait_until(due)
+
+    def discard(self, call: Callable[[], None]) -> None:
+        """Undo `add`.  The timer stays: the next call is often added a moment later."""
+        self._due.pop(call, None)
+
+    def _wait_until(self, due: float) -> None:
+        self._next = due
+        self._timer = asyncio.get_running_loop().call_at(due, self._call)
+
+    def _call(self) -> None:
+        now = asyncio.get_running_loop().time()
+        due = [call for call, at in self._due.items() if at <= now]
+        for call in due:
+            del self._due[call]
+        self._next, self._timer = _FOR_EVER, None
+        if self._due:
+            self._wait_until(min(self._due.values()))
+        for call in due:
+            call()
+
+
+class KnownOfClient:
+    """What one client knows of all lines.
+
+    Attributes:
+        lines: Each line, by its path.
+        parents: The nodes that it takes for existing.
+        unwatched: Leases whose node is to be watched in a moment.
+    """
+
+    __slots__ = ("lines", "parents", "unwatched")
+
+    def __init__(self) -> None:
+        self.lines: dict[str, KnownLine] = {}
+        self.parents = KnownParents()
+        self.unwatched = Alarms()
+
+
+_OF_CLIENT: Final[WeakKeyDictionary[Client, KnownOfClient]] = WeakKeyDictionary()
+
+
+def known_of(zk: Client) -> KnownOfClient:
+    """Return what `zk` knows."""
+    return _OF_CLIENT.get(zk) or _OF_CLIENT.setdefault(zk, KnownOfClient())
+
+
+def line_of(zk: Client, path: str) -> KnownLine:
+    """Return what `zk` knows of the line at `path`: one object for all recipes of this client there.
+
+    If a line in use is forgotten, its later tickets share nothing with the earlier ones: they send a few requests more.
+    """
+    return remember(known_of(zk).lines, path, lambda: KnownLine(path), _MOST_LINES)
+
+
+def remember(table: dict[str, V], key: str, make: Callable[[], V], most: int) -> V:
+    """Return the value of `key`, made if it is new; then the oldest one is forgotten if there are `most`."""
+    if key not in table:
+        if len(table) >= most:
+            del table[next(iter(table))]
+        table[key] = make()
+    return table[key]
