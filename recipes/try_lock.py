@@ -110,7 +110,7 @@ class TryLock(Locking[Lease]):
                     await warn_if_wider(self._zk, self._parent, self._acl)
                 is_certain = await self._is_certain(node)
             except BaseException:
-                self._zk.discard(node.path, newest_zxid=node.token)
+                self._discard(node)
                 raise
             if is_certain:
                 # The node of the next holder has the same path: `newest_zxid` keeps a repeated delete away from it.
@@ -159,7 +159,11 @@ class TryLock(Locking[Lease]):
             while True:
                 acl = own_acl(zk, self.path) if self._acl is None else self._acl
                 try:
-                    return await until_answered(zk, create)
+                    node = await until_answered(zk, create)
+                    if node is not None and abandoned.is_set():
+                        self._discard(node)  # before the next try has its turn
+                        return None
+                    return node
                 except NoNodeError:
                     await until_answered(zk, make_parents, repeats=True)
                 except InvalidACLError:
@@ -185,6 +189,9 @@ class TryLock(Locking[Lease]):
                 return False
         return True
 
+    def _discard(self, node: TicketNode) -> None:
+        self._zk.discard(node.path, newest_zxid=node.token)
+
     def _discard_late(self, creating: asyncio.Task[TicketNode | None]) -> None:
         """Delete the node that a try has created after its caller was cancelled."""
         if creating.cancelled():
@@ -193,7 +200,7 @@ class TryLock(Locking[Lease]):
         if error is None:
             node = creating.result()
             if node is not None:
-                self._zk.discard(node.path, newest_zxid=node.token)
+                self._discard(node)
         elif not isinstance(error, SessionError):  # when the session ends, the server deletes what it has created
             _log.warning("the caller was cancelled before this error could be raised: %s", error)
 

@@ -10,16 +10,11 @@ from recipes.queue.nodes import Nodes
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import make_known, no_task_stays, until_line
 from zkwire import (
-    NotReadOnlyError,
-    OperationTimeoutError,
-    RequestTimeoutError,
-    SystemServerError,
     ThrottledError,
 )
 
 pytestmark = pytest.mark.limit(30)
 
-TRANSIENT = (ThrottledError, NotReadOnlyError, OperationTimeoutError, RequestTimeoutError, SystemServerError)
 
 # Entering a line sends getChildren together with the create; as a read it is repeated before the search begins.
 READS = [("sync", 1), ("getChildren", 2)]
