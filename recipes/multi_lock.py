@@ -28,6 +28,8 @@ class MultiLease(Holding):
             WriteLease among them is downgraded, the read lease replaces it.
     """
 
+    _noun = "set of locks"
+
     def __init__(self, zk: Client, leases: Mapping[str, Lease]) -> None:
         super().__init__(zk, ", ".join(leases))
         self._leases = dict(leases)
@@ -102,9 +104,6 @@ class MultiLease(Holding):
         releasing = start_release(self._leases.values())
         self._wake_lost(releasing)
         await asyncio.shield(releasing)
-
-    def _described_held(self) -> str:
-        return f"the set of locks {self._described}"
 
     # -- as the body of each of its leases ----------------------------------------------------------------------------
 

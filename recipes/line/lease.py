@@ -1,8 +1,6 @@
 """A lease: one holding of a lock, from acquiring to release or loss.
 
-Knows one ticket that owns.  How it came to own is the line's affair.
-
-A lease is lost on three signals: its session expires; its node is deleted or written into by another client; or the
+Knows one ticket that owns.  How it came to own is the line's affair.  A lease is lost on three signals: its session expires; its node is deleted or written into by another client; or the
 session is not certain to be alive any more, because the ensemble's leader has not confirmed it for too long.  The third
 signal comes before another ticket can own.
 """
@@ -69,6 +67,8 @@ class Holding:
     Args:
         described: What is held, for messages.
     """
+
+    _noun: ClassVar = "lock"
 
     __slots__ = ("_bodies", "_described", "_loop", "_loss", "_over", "_zk")
 
@@ -162,14 +162,11 @@ class Holding:
             over = self._until_over()
             await asyncio.wait([over], timeout=LEAVES_WITHIN)
             if not over.done():
-                held = self._described_held()
-                _log.warning("%s stays held: its body was cancelled by a release, and has not ended", held)
+                what = f"{self._noun} {self._described}"
+                _log.warning("the %s stays held: its body was cancelled by a release, and has not ended", what)
             elif (gone := over.result()) is not None:
                 await asyncio.wait([gone])  # not `await gone`: a cancellation would reach the other task that waits
         return True
-
-    def _described_held(self) -> str:
-        return self._described
 
 
 class Successors(Protocol):
@@ -194,8 +191,6 @@ class Lease(Holding):
             refuses tokens smaller than the greatest it has seen is safe even from a holder that does not notice its
             loss.
     """
-
-    _noun: ClassVar = "lock"
 
     __slots__ = ("_depth", "_is_awaited", "_monitor", "_session_id", "_successors", "path", "ticket", "token")
 
@@ -222,9 +217,6 @@ class Lease(Holding):
             state = f"held, certain for {left:.1f} s" if left else "not certain to be held"
         kind = type(self).__name__.removeprefix("_")
         return f"<{kind} {self.path}, {state}, token {self.token}, session {describe_session(self._session_id)}>"
-
-    def _described_held(self) -> str:
-        return f"the {self._noun} {self.path}"
 
     # -- state ------------------------------------------------------------------------------------------------------
 
@@ -353,7 +345,7 @@ class Lease(Holding):
         """Clean up; called when the lease is released or lost, or another lease takes over its ticket."""
 
     def _become(self, lease: Lease) -> None:
-        """Have `lease`, of the same ticket, take the place of this one in all bodies; this one counts as released."""
+        """Have `lease`, of the same ticket, replace this one in all bodies; this one counts as released."""
         self._depth = 0
         for body in self._bodies:
             lease.enter_body(body)
