@@ -12,9 +12,9 @@ from zkwire import ClientInfo, Create
 @pytest.mark.since("3.7", "whoAmI")
 async def test_whoami_returns_the_address_of_the_client(server: Server) -> None:
     async with zkwire.connect(server.hosts) as zk:
-        who = await zk.whoami()
-        assert who == [ClientInfo("ip", "127.0.0.1")]
-        assert (who[0].scheme, who[0].user) == ("ip", "127.0.0.1")
+        seen = await zk.whoami()
+        assert seen == [ClientInfo("ip", "127.0.0.1")]
+        assert (seen[0].scheme, seen[0].user) == ("ip", "127.0.0.1")
 
 
 @pytest.mark.since("3.6", "getEphemerals")

@@ -98,10 +98,10 @@ async def following(stream: AsyncIterator[Any]) -> Any:
 
 
 @pytest.mark.since("3.6", "addWatch")
-@pytest.mark.parametrize("who", ["own", "another's"])
+@pytest.mark.parametrize("by", ["own", "another's"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_kind_of_stream_gives_its_events_and_no_others(
-    server: Server, path: str, kind: str, who: str
+    server: Server, path: str, kind: str, by: str
 ) -> None:
     async with (
         zkwire.connect(server.hosts) as zk,
@@ -109,7 +109,7 @@ async def test_each_kind_of_stream_gives_its_events_and_no_others(
         stream(zk, kind, path) as events,
     ):
         for what in CHANGES:
-            await change(zk if who == "own" else other, what, path)
+            await change(zk if by == "own" else other, what, path)
         await other.create(f"{path}-neighbour")
         await zk.sync(path)
         assert plain(await taken(events), path) == EVENTS[kind]

@@ -340,7 +340,7 @@ async def test_a_bytearray_is_sent_as_it_was_at_the_call(server: Server, path: s
         transaction.create(path, data)
         transaction.create(f"{path}/child")
         transaction.set(f"{path}/child", data)
-        data[:] = b"behind"
+        data[:] = b"after"
         await transaction.commit()
         assert (await zk.get(path)).data == (await zk.get(f"{path}/child")).data == b"before"
 

@@ -56,9 +56,9 @@ async def prepare(zk: Client, what: str, path: str) -> None:
         await zk.create(f"{path}/child/deeper")
 
 
-@pytest.mark.parametrize("who", ["own", "another's"])
+@pytest.mark.parametrize("by", ["own", "another's"])
 @pytest.mark.parametrize("kind", WATCHES)
-async def test_a_watch_fires_for_its_changes_and_no_others(server: Server, path: str, kind: str, who: str) -> None:
+async def test_a_watch_fires_for_its_changes_and_no_others(server: Server, path: str, kind: str, by: str) -> None:
     async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         for number, what in enumerate(CHANGES):
             if (kind == "exist on a missing node") != (what == "create"):
@@ -67,7 +67,7 @@ async def test_a_watch_fires_for_its_changes_and_no_others(server: Server, path:
             await prepare(zk, what, node)
             watch = await watch_by(zk, kind, node)
             assert not watch.done()
-            changer = zk if who == "own" else other
+            changer = zk if by == "own" else other
             await change(changer, what, node)
             await zk.sync(node)
             expected = FIRES.get((kind, what))

@@ -97,7 +97,7 @@ class Client(Reading, Trees, SessionView, Administration):
                 server looks every minute, by default).
             acl: The node's access control list.
             make_parents: Create missing parents as persistent nodes with the same ACL.
-            protected: Put ``_c_<unique id>-`` before the last name, so that the node can be told from all others.  It
+            protected: Put ``_c_<unique id>-`` before the last name, so that no other node has its name.  It
                 implies `recover`, and the create is sent again when it is known that it was not carried out: a lost
                 connection raises no error.
             recover: When the answer is lost with the connection, find out on the next connection whether the node was
@@ -287,7 +287,7 @@ class Client(Reading, Trees, SessionView, Administration):
 
     @property
     def identity_count(self) -> int:
-        """How many identities this client shows to the servers: those of `auth`, `add_auth` and `sasl`, one for TLS.
+        """How many identities this client shows to the servers: by `auth`, `add_auth` and `sasl`, and one for TLS.
 
         0: an ACL with the scheme "auth", such as CREATOR_ALL_ACL, is refused.  With TLS alone the server may refuse it
         as well: whether a certificate is shown, and gives an identity, is known there only.

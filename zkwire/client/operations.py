@@ -20,7 +20,12 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """A node's data and its Stat; null data, which Java clients can store, becomes b""."""
+    """A node's data and its Stat.
+
+    Attributes:
+        data: The data; null, which Java clients can store, becomes b"".
+        stat: The Stat.
+    """
 
     data: bytes
     stat: Stat
@@ -48,6 +53,17 @@ class Create(Operation[tuple[str, Stat]]):
     """The operation `create_and_stat`; its result is the path and the Stat.
 
     A protected create that was not carried out is not sent again: its result is the ConnectionLostError.
+
+    Args:
+        path: As for `create`, like all that follow.
+        data: The node's data.
+        ephemeral: Whether the server deletes the node with the session.
+        sequential: Whether the server appends a number.
+        container: Whether the server deletes the node some time after its last child is gone.
+        ttl: In seconds.
+        acl: The node's access control list.
+        protected: Whether a unique id is put before the last name.
+        recover: Whether the client finds out what a create has done whose answer was lost.
     """
 
     path: str
@@ -63,7 +79,12 @@ class Create(Operation[tuple[str, Stat]]):
 
 @dataclass(slots=True)
 class GetData(Read[Node]):
-    """The operation `get`; its result is the Node.  With `into`, a WatchSet: `get_and_watch` into that set."""
+    """The operation `get`; its result is the Node.
+
+    Args:
+        path: The node.
+        into: A WatchSet: then the operation is `get_and_watch` into that set.
+    """
 
     path: str
     into: WatchSet | None = None
@@ -71,7 +92,12 @@ class GetData(Read[Node]):
 
 @dataclass(slots=True)
 class GetChildren(Read[list[str]]):
-    """The operation `get_children`; its result is the names.  With `into`, a WatchSet: `get_children_and_watch`."""
+    """The operation `get_children`; its result is the names.
+
+    Args:
+        path: The node.
+        into: A WatchSet: then the operation is `get_children_and_watch` into that set.
+    """
 
     path: str
     into: WatchSet | None = None
@@ -81,7 +107,9 @@ class GetChildren(Read[list[str]]):
 class GetChildrenAndStat(Operation[tuple[list[str], Stat]]):
     """The operation `get_children_and_stat`; its result is the names and the Stat.
 
-    With `into`, a WatchSet: `get_children_stat_and_watch`.
+    Args:
+        path: The node.
+        into: A WatchSet: then the operation is `get_children_stat_and_watch` into that set.
     """
 
     path: str
@@ -90,6 +118,10 @@ class GetChildrenAndStat(Operation[tuple[list[str], Stat]]):
 
 @dataclass(slots=True)
 class Sync(Operation[None]):
-    """The operation `sync`; its result is None."""
+    """The operation `sync`; its result is None.
+
+    Args:
+        path: Any path.
+    """
 
     path: str

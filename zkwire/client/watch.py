@@ -4,7 +4,7 @@ The session calls a watch synchronously, in the step in which it decodes the eve
 that waits for it through a future.
 """
 
-# Why there is an urgent path.  Usually a future that is done runs its task in the next turn of the event loop: behind
+# Why there is an urgent path.  Usually a future that is done runs its task in the next turn of the event loop: after
 # every callback that is ready already, and after another call of select().  For most watches this is good enough.  But
 # the deletion of one certain node makes a task that waits for a lock the owner of that lock, and all other contenders
 # stand still until it goes on.  Such a task must not wait for another turn of the loop.  So:
@@ -25,19 +25,23 @@ from collections.abc import Callable, Collection, Generator
 from contextvars import Context
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 from weakref import ref
 
 from zkwire.errors import SessionError
+from zkwire.session.request_queue import RequestQueue
 from zkwire.session.transport import check_loop
-from zkwire.wire.watch_table import Notification, Watcher, WatchEventType
+from zkwire.wire.watch_table import Notification, WatchEventType
 
 
 class WatchEvent(NamedTuple):
-    """What happened to a watched node: the `type`, the `path` and the `zxid` of the change.
+    """What happened to a watched node.
 
-    `zxid` is None where the server sends none.  Servers send it from 3.9 on, except for events that they synthesise
-    after a reconnect.
+    Attributes:
+        type: The kind of the change.
+        path: The node.
+        zxid: The zxid of the change, None where the server sends none.  Servers send it from 3.9 on, except for events
+            that they synthesise after a reconnect.
     """
 
     type: WatchEventType
@@ -73,26 +77,25 @@ class ReadyFuture(asyncio.Future["str | None"]):
         context.run(callback, self)
 
 
-class _Registry(Protocol):
-    """The part of a session that a watch needs."""
-
-    loop: asyncio.AbstractEventLoop
-
-    def give_up(self, path: str, watcher: Watcher) -> None: ...
-
-    def call_urgently(self, path: str, callback: Callable[[], None]) -> None: ...
-
-
 class Watch:
     """A one-shot watch: await it, once, for the WatchEvent.
 
-    Raises: SessionExpiredError or SessionClosedError from the await when the session ends first.
-    Cancellation: cancelling the await gives the watch up, as `cancel` does.
-    Order: the event is delivered before any reply that shows the change.
-
     A watch that is in no WatchSet is also given up when the program has dropped the last reference to it.
 
-    `watcher` is the object that the session calls.
+    Attributes:
+        path: The node that is watched.
+        given_up: Whether `cancel` was called.
+        watcher: The object that the session calls.
+
+    Raises:
+        SessionExpiredError: From the await, if the session expires first.
+        SessionClosedError: From the await, if the client is closed first.
+
+    Cancellation:
+        Cancelling the await gives the watch up, as `cancel` does.
+
+    Order:
+        The event is delivered before any reply that shows the change.
     """
 
     __slots__ = (
@@ -107,7 +110,7 @@ class Watch:
         "watcher",
     )
 
-    def __init__(self, registry: _Registry, server_path: str, path: str, group: WatchSet | None = None) -> None:
+    def __init__(self, registry: RequestQueue, server_path: str, path: str, group: WatchSet | None = None) -> None:
         self.path = path
         self.given_up = False
         self._registry = registry
@@ -120,7 +123,7 @@ class Watch:
             self.watcher = _WeakWatcher(self, registry, server_path)
         else:
             self.watcher = self
-            group.add(self)
+            group.add(self, registry.loop)
 
     def __await__(self) -> Generator[object, None, WatchEvent]:
         if self._outcome is None:
@@ -144,13 +147,12 @@ class Watch:
             raise asyncio.CancelledError  # another task called `cancel` while this one waited
         raise self._outcome
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of the watch's session."""
-        return self._registry.loop
-
     def done(self) -> bool:
-        """Return whether the watch has fired, was given up, or its session has ended."""
+        """Return whether the watch has fired, was given up, or its session has ended.
+
+        Returns:
+            Whether an await would return or raise at once.
+        """
         return self.given_up or self._outcome is not None
 
     def cancel(self) -> None:
@@ -168,6 +170,9 @@ class Watch:
 
         It is not called for other events, for a deletion that arrives together with other bytes, or for one that a
         reconnect brings.  The event itself is delivered in every case.
+
+        Args:
+            callback: What to call.
         """
         self._registry.call_urgently(self._server_path, callback)
 
@@ -207,7 +212,7 @@ class _WeakWatcher:
 
     __slots__ = ("_is_settled", "_registry", "_server_path", "_watch", "awaited", "given_up")
 
-    def __init__(self, watch: Watch, registry: _Registry, server_path: str) -> None:
+    def __init__(self, watch: Watch, registry: RequestQueue, server_path: str) -> None:
         self.given_up = False
         # The watch while a task awaits it.  The event loop does not keep its tasks alive: without this reference, a
         # task that only the watch refers to could be collected while it waits.
@@ -241,15 +246,19 @@ class _WeakWatcher:
 
 class WatchSet:
     """Several one-shot watches that are waited for together; leaving the `with` block gives up those that have not
-    fired.
+    fired::
 
         with zkwire.WatchSet() as watches:
             await zk.get_and_watch("/a", into=watches)
             await zk.exists_and_watch("/b", into=watches)
             event = await watches.next()
 
-    `was_rearmed` is true once a watch of the set has been set again after a reconnect.  Events come in the order of
-    the changes, except those that a reconnect brings at once: their order means nothing.
+    Attributes:
+        was_rearmed: Whether a watch of the set has been set again after a reconnect.
+
+    Order:
+        Events come in the order of the changes, except those that a reconnect brings at once: their order means
+        nothing.
     """
 
     __slots__ = ("_callback", "_error", "_events", "_loop", "_ready", "_watches", "was_rearmed")
@@ -260,7 +269,7 @@ class WatchSet:
         self._events: deque[WatchEvent] = deque()
         self._error: SessionError | None = None
         self._ready: ReadyFuture | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None  # that of the watches
+        self._loop: asyncio.AbstractEventLoop | None = None  # the one of the watches
         self._callback: Callable[[], None] | None = None
 
     def __enter__(self) -> Self:
@@ -274,8 +283,15 @@ class WatchSet:
     async def next(self) -> WatchEvent:
         """Return the next event of any watch of the set, in the order in which the events arrive.
 
-        Raises: SessionExpiredError, SessionClosedError when the session ends.
-        Cancellation: loses no event and gives up no watch.
+        Returns:
+            The event.
+
+        Raises:
+            SessionExpiredError: If the session has expired.
+            SessionClosedError: If the client was closed.
+
+        Cancellation:
+            It loses no event and gives up no watch.
         """
         while not self._events:
             if self._error is not None:
@@ -286,14 +302,25 @@ class WatchSet:
     def ready(self, urgent: Collection[str] = ()) -> asyncio.Future[str | None]:
         """Return a future that is done once `take` has something to return or to raise.
 
-        Its result is None, or the path of an urgent node.  Only one such future may be pending at a time.
-        Arguments: `urgent`, paths of nodes that this set watches.  The deletion of one of them runs the awaiting task
-        in the step in which it arrives, with the path as the result; `take` returns the event itself only a moment
-        later.  A deletion that arrives together with other bytes, or after a reconnect, gives the result None.
-        Raises: RuntimeError when another task waits for this set, or in another event loop than that of the watches.
-        Cancellation: cancelling the future does no harm.
-        Order: the task runs before anything else that the urgent event causes, and after everything that the session
-        received before it.
+        Only one such future may be pending at a time.
+
+        Args:
+            urgent: Paths of nodes that this set watches.  The deletion of one of them runs the awaiting task in the
+                step in which it arrives, with the path as the result; `take` returns the event itself only a moment
+                later.  A deletion that arrives together with other bytes, or after a reconnect, gives the result None.
+
+        Returns:
+            The future; its result is None, or the path of an urgent node.
+
+        Raises:
+            RuntimeError: If another task waits for this set, or in another event loop than the one of the watches.
+
+        Cancellation:
+            Cancelling the future does no harm.
+
+        Order:
+            The task runs before anything else that the urgent event causes, and after everything that the session
+            received before it.
         """
         if self._ready is not None and not self._ready.done():
             raise RuntimeError("another task waits for this WatchSet already")
@@ -310,7 +337,14 @@ class WatchSet:
         return self._ready
 
     def take(self) -> list[WatchEvent]:
-        """Return the events that have arrived, without waiting.  Raises: as `next`."""
+        """Return the events that have arrived, without waiting.
+
+        Returns:
+            The events, in the order in which they have arrived.
+
+        Raises:
+            SessionError: As `next`.
+        """
         if self._error is not None:
             raise self._error.again()
         events = list(self._events)
@@ -323,6 +357,9 @@ class WatchSet:
 
         It is called in the step in which an event is decoded.  For events that have arrived before this call, and for
         the end of the session, it is called in the next turn of the event loop.
+
+        Args:
+            callback: What to call, or None.
         """
         self._callback = callback
         if callback is not None and (self._events or self._error is not None):
@@ -333,10 +370,10 @@ class WatchSet:
         for watch in list(self._watches):
             watch.cancel()
 
-    def add(self, watch: Watch) -> None:
-        """Add `watch` to the set; called by the watch when it is made."""
+    def add(self, watch: Watch, loop: asyncio.AbstractEventLoop) -> None:
+        """Add `watch`, of the event loop `loop`, to the set; called by the watch when it is made."""
         self._watches[watch] = None
-        self._loop = watch.loop
+        self._loop = loop
 
     def remove(self, watch: Watch) -> None:
         """Remove `watch` from the set; called by the watch when it is given up."""

@@ -127,7 +127,7 @@ class Connection:
 
     Attributes:
         calls: The requests in flight, in the order in which the server will answer them.
-        large_in_flight: The number of bytes in those of them that are large, see Call.
+        large_in_flight: The number of bytes in the large ones among them, see Call.
         timeout: The negotiated session timeout in seconds, 0 until the handshake is complete.
         answered: When the last request that was answered had been sent.
         heard: When the last bytes arrived.
@@ -226,7 +226,7 @@ class Connection:
     def take_urgent(self, data: bytes) -> Callable[[], None] | None:
         """Remove and return the callback for the event in `data`; None unless `data` is that one event and no more.
 
-        Call it before `receive`, with the same bytes.  Order: the callback never overtakes an earlier event or reply,
+        Call it before `receive`, with the same bytes.  The callback never overtakes an earlier event or reply,
         because bytes of an unfinished frame, or a read with several frames, have no short cut.
         """
         if self.error is not None or self._frames.held or self.unfolding is not None:

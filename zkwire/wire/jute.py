@@ -65,7 +65,7 @@ class _Nested:
 
 
 class _FieldsOnFirstUse:
-    """Completes a record when the `dataclasses` module first looks at its fields, for example in `replace`."""
+    """Completes a record when the `dataclasses` module first reads its fields, for example in `replace`."""
 
     def __get__(self, _: Record | None, cls: type[Record]) -> Any:
         return _complete(cls, AttributeError).__dict__["__dataclass_fields__"]

@@ -18,12 +18,22 @@ from zkwire.wire.primitives import Boolean, Int, JavaText, Long, Secret, Text, U
 class Stat(Record):
     """What the server stores about a node besides its data.
 
-    A zxid is the number of a transaction of the ensemble: `czxid` created the node, `mzxid` last set its data, `pzxid`
-    last created or deleted a child.  `ctime` and `mtime` are in milliseconds since 1970, by the leader's clock.
-    `version`, `cversion` and `aversion` count changes of the data, the children and the ACL.  `ephemeral_owner` is the
-    id of the session that owns an ephemeral node, 0 for any other node (containers and TTL nodes included).
+    A zxid is the number of a transaction of the ensemble.  Do not change a Stat: it is hashable.  It is not a frozen
+    dataclass, because those are much slower to decode.
 
-    Do not change a Stat: it is hashable.  It is not a frozen dataclass, because those are much slower to decode.
+    Attributes:
+        czxid: The zxid that created the node.
+        mzxid: The zxid that last set its data.
+        ctime: When it was created, in milliseconds since 1970, by the leader's clock.
+        mtime: When its data was last set, in milliseconds since 1970, by the leader's clock.
+        version: How often its data was set.
+        cversion: How often a child was created or deleted.
+        aversion: How often its ACL was set.
+        ephemeral_owner: The id of the session that owns an ephemeral node, 0 for any other node (containers and TTL
+            nodes included).
+        data_length: The number of bytes in its data.
+        num_children: The number of its children.
+        pzxid: The zxid that last created or deleted a child.
     """
 
     czxid: Long
@@ -55,7 +65,13 @@ class Perms(enum.IntFlag):
 
 @frozen_record
 class ACL(Record):
-    """One entry of an access control list: grants `perms` (see Perms) to sessions with the identity `scheme`:`id`."""
+    """One entry of an access control list.
+
+    Args:
+        perms: What it grants, see Perms.
+        scheme: The scheme of the identity to which it grants it, such as "digest".
+        id: The identity in that scheme.
+    """
 
     perms: Int
     scheme: Text

@@ -1,4 +1,4 @@
-"""Streams of events under faults: watches are set again, gaps give a Resync, and nothing is left behind."""
+"""Streams of events under faults: watches are set again, gaps give a Resync, and nothing stays."""
 
 import asyncio
 import contextlib

@@ -72,7 +72,7 @@ WATCHES: dict[str, Callable[[Client], Awaitable[tuple[Any, zkwire.Watch]]]] = {
 }
 
 CUT = "reconnect with persistent watches"
-# In the order in which the Java client sends them after the cut, which is that of its hash table.
+# In the order in which the Java client sends them after the cut, the order of its hash table.
 STREAMS = {
     "watch another for good": ("/java/another", False),
     "watch for good": ("/java/one", False),

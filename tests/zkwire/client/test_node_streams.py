@@ -95,7 +95,7 @@ async def test_each_change_causes_one_read(zookeeper: RealServer, path: str, kin
 
 @in_virtual_time
 @pytest.mark.parametrize("is_waiting", [True, False])
-@pytest.mark.parametrize("how", ["cut", "cut ahead of the event", "expired"])
+@pytest.mark.parametrize("how", ["cut", "cut before the event", "expired"])
 @pytest.mark.parametrize("kind", STREAMS)
 async def test_a_change_behind_the_back_of_the_client_is_given_and_a_new_connection_is_not(
     kind: str, how: str, is_waiting: bool
@@ -127,7 +127,7 @@ async def test_a_change_behind_the_back_of_the_client_is_given_and_a_new_connect
             await asyncio.sleep(1.0)
             assert coming is None or not coming.done()
             changing = asyncio.ensure_future(change(what))
-            if how == "cut ahead of the event":
+            if how == "cut before the event":
                 server.is_holding = True
                 await turns()
                 lose()

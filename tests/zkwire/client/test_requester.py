@@ -164,7 +164,7 @@ def _requester() -> tuple[_Answers, Requester]:
 
 
 async def test_the_end_of_the_session_is_raised_even_if_a_later_answer_was_lost_before_it() -> None:
-    """A read that was cut off waits for the next connection, and a write behind it fails at once."""
+    """A read that was cut off waits for the next connection, and a write after it fails at once."""
     answers, requester = _requester()
     pipeline = asyncio.ensure_future(requester.pipeline([Sync("/a"), GetData("/a"), Create("/b")]))
     await turns()

@@ -1,4 +1,4 @@
-"""The deletion of a tree by a client whose server, or whose colleagues, make nodes without end."""
+"""The deletion of a tree by a client whose server, or other clients, make nodes without end."""
 
 import asyncio
 import itertools
@@ -165,7 +165,7 @@ async def test_no_more_nodes_are_listed_at_a_time_than_memory_allows(monkeypatch
             await zk.create(f"/tree/{number}")
         async with server.hold_replies("getChildren", session=zk.session_id, nth=2) as held:
             task = asyncio.create_task(zk.delete_tree("/tree"))
-            await held.until_hit(2)  # behind the list of the tree's own children
+            await held.until_hit(2)  # after the list of the tree's own children
             for _ in range(3):
                 await zkwire.four_letter_word(server.hosts, "ruok")
             assert held.hits == 2

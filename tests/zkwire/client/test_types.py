@@ -68,7 +68,7 @@ async def test_bytes_like_objects_are_taken_wherever_the_types_allow_them(kind: 
 
 
 class Number(int):
-    """An int of another class, as those of some libraries are."""
+    """An int of another class, as some libraries have it."""
 
 
 class Names(tuple[ACL, ...]):

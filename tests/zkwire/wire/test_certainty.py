@@ -263,7 +263,7 @@ class Server:
 
 @pytest.mark.parametrize("seed", some_in_quick(range(8), 2))
 def test_no_session_ends_while_it_is_certain(seed: int) -> None:
-    """Pitfalls 70, 85 and 86: whatever waits on the way, whoever leads, and however slowly a leader ends sessions."""
+    """Pitfalls 70, 85, 86: whatever waits on the way, whichever server leads, however slowly a leader ends sessions."""
     rng = random.Random(seed)
     ended = certain = linked = 0
     for _ in range(600):
@@ -341,7 +341,7 @@ def test_clients_that_begin_together_spread_their_requests() -> None:
 
 
 def test_clients_that_acquire_together_do_not_all_write_in_the_same_part_of_each_period() -> None:
-    """Clients on learners write when nobody has written for long."""
+    """Clients on learners write when no client has written for long."""
     rng, writes = random.Random(1), []
     for _ in range(60):
         certainty, now, upkeep = Certainty(), 0.0, Upkeep.READY
@@ -363,7 +363,7 @@ def test_clients_that_acquire_together_do_not_all_write_in_the_same_part_of_each
 
 # -- single rules -------------------------------------------------------------------------------------------------
 
-T = 64.0  # touches that are a 64th of the timeout apart are told apart: here those that are 1 apart
+T = 64.0  # touches that are a 64th of the timeout apart are distinguished: here at a distance of 1
 
 
 def a_session(sent: float = 100.0, answered: float | None = None) -> Certainty:
@@ -486,7 +486,7 @@ def test_the_write_of_another_client_counts_for_the_sync_before_it_at_a_learner_
             certainty.follows()
         for at in (120.0, 140.0, 141.0):
             certainty.answered(at, at + 0.1, AckLevel.LEADER, 5)
-        assert certainty.until == 164.0  # a greater zxid than that of the syncs was not seen
+        assert certainty.until == 164.0  # a greater zxid than the one of the syncs was not seen
         certainty.answered(160.1, 160.2, AckLevel.LEADER, 6)
         certainty.answered(160.3, 160.4, AckLevel.LEADER, -1)
         assert certainty.until == min(until, 140.0 + T)
@@ -506,7 +506,7 @@ def test_a_suspension_breaks_the_chain_if_anything_was_proven_since() -> None:
         certainty.missed(10.0, 144.0, seen)
         assert certainty.until == until
         assert certainty.is_broken is is_new
-        certainty.answered(143.9, 145.0, AckLevel.QUORUM)  # sent before: nobody knows when
+        certainty.answered(143.9, 145.0, AckLevel.QUORUM)  # sent before: it is not known when
         assert certainty.until == until
 
 

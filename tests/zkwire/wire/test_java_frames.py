@@ -3,38 +3,10 @@
 import pytest
 
 from tests.captures.java.record import load
+from zkwire.wire import requests as r
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
 from zkwire.wire.records import ACL, OPEN_ACL, ConnectRequest, RequestHeader
-from zkwire.wire.requests import (
-    AddWatchRequest,
-    AuthRequest,
-    CheckVersionRequest,
-    CheckWatchesRequest,
-    CloseSessionRequest,
-    Create2Request,
-    CreateContainerRequest,
-    CreateRequest,
-    CreateTTLRequest,
-    DeleteRequest,
-    ExistsRequest,
-    GetACLRequest,
-    GetAllChildrenNumberRequest,
-    GetChildren2Request,
-    GetChildrenRequest,
-    GetDataRequest,
-    GetEphemeralsRequest,
-    PingRequest,
-    ReconfigRequest,
-    RemoveWatchesRequest,
-    Request,
-    SetACLRequest,
-    SetDataRequest,
-    SetWatches2Request,
-    SetWatchesRequest,
-    SyncRequest,
-    WhoAmIRequest,
-)
 
 JAVA = load()
 
@@ -43,76 +15,76 @@ PERSISTENT, EPHEMERAL, SEQUENTIAL, EPHEMERAL_SEQUENTIAL, CONTAINER, TTL, SEQUENT
 CHILDREN, DATA, ANY = 1, 2, 3
 MEMBER = "server.9=127.0.0.1:1:2;127.0.0.1:3"
 CONNECT = ConnectRequest(0, 0, 10_000, 0, bytes(16), False)
-AUTH = AuthRequest(0, "digest", b"bob:secret")
+AUTH = r.AuthRequest(0, "digest", b"bob:secret")
 
 # What each call of Calls.java should send, except for what `without_session` removes.
 OURS: dict[str, list[Record]] = {
     "connect": [CONNECT],
-    "create": [CreateRequest("/java", b"data", OPEN_ACL, PERSISTENT)],
-    "create ephemeral": [CreateRequest("/java/ephemeral", b"data", OPEN_ACL, EPHEMERAL)],
-    "create sequential": [CreateRequest("/java/s-", b"data", OPEN_ACL, SEQUENTIAL)],
-    "create ephemeral sequential": [CreateRequest("/java/es-", b"data", OPEN_ACL, EPHEMERAL_SEQUENTIAL)],
-    "create empty": [CreateRequest("/java/empty", b"", OPEN_ACL, PERSISTENT)],
-    "create container": [CreateContainerRequest("/java/container", b"data", OPEN_ACL, CONTAINER)],
-    "create with ttl": [CreateTTLRequest("/java/ttl", b"data", OPEN_ACL, TTL, 60_000)],
-    "create sequential with ttl": [CreateTTLRequest("/java/sttl-", b"data", OPEN_ACL, SEQUENTIAL_TTL, 60_000)],
-    "create and stat": [Create2Request("/java/stat", b"data", OPEN_ACL, PERSISTENT)],
-    "create with acl": [CreateRequest("/java/acl", b"data", ACCESS, PERSISTENT)],
-    "exists": [ExistsRequest("/java", False)],
-    "exists and watch": [ExistsRequest("/java/absent", True)],
-    "get": [GetDataRequest("/java", False)],
-    "get and watch": [GetDataRequest("/java", True)],
-    "get children": [GetChildrenRequest("/java", False)],
-    "get children and watch": [GetChildrenRequest("/java", True)],
-    "get children and stat": [GetChildren2Request("/java", False)],
-    "set": [SetDataRequest("/java/stat", b"new", -1)],
-    "set a version": [SetDataRequest("/java/stat", b"data", 1)],
-    "get acl": [GetACLRequest("/java")],
-    "set acl": [SetACLRequest("/java/acl", ACCESS, 0)],
-    "delete": [DeleteRequest("/java/empty", -1)],
-    "delete a version": [DeleteRequest("/java/stat", 7)],
-    "sync": [SyncRequest("/java")],
-    "count descendants": [GetAllChildrenNumberRequest("/java")],
-    "get ephemerals": [GetEphemeralsRequest("/")],
-    "get ephemerals below": [GetEphemeralsRequest("/java")],
-    "whoami": [WhoAmIRequest()],
+    "create": [r.CreateRequest("/java", b"data", OPEN_ACL, PERSISTENT)],
+    "create ephemeral": [r.CreateRequest("/java/ephemeral", b"data", OPEN_ACL, EPHEMERAL)],
+    "create sequential": [r.CreateRequest("/java/s-", b"data", OPEN_ACL, SEQUENTIAL)],
+    "create ephemeral sequential": [r.CreateRequest("/java/es-", b"data", OPEN_ACL, EPHEMERAL_SEQUENTIAL)],
+    "create empty": [r.CreateRequest("/java/empty", b"", OPEN_ACL, PERSISTENT)],
+    "create container": [r.CreateContainerRequest("/java/container", b"data", OPEN_ACL, CONTAINER)],
+    "create with ttl": [r.CreateTTLRequest("/java/ttl", b"data", OPEN_ACL, TTL, 60_000)],
+    "create sequential with ttl": [r.CreateTTLRequest("/java/sttl-", b"data", OPEN_ACL, SEQUENTIAL_TTL, 60_000)],
+    "create and stat": [r.Create2Request("/java/stat", b"data", OPEN_ACL, PERSISTENT)],
+    "create with acl": [r.CreateRequest("/java/acl", b"data", ACCESS, PERSISTENT)],
+    "exists": [r.ExistsRequest("/java", False)],
+    "exists and watch": [r.ExistsRequest("/java/absent", True)],
+    "get": [r.GetDataRequest("/java", False)],
+    "get and watch": [r.GetDataRequest("/java", True)],
+    "get children": [r.GetChildrenRequest("/java", False)],
+    "get children and watch": [r.GetChildrenRequest("/java", True)],
+    "get children and stat": [r.GetChildren2Request("/java", False)],
+    "set": [r.SetDataRequest("/java/stat", b"new", -1)],
+    "set a version": [r.SetDataRequest("/java/stat", b"data", 1)],
+    "get acl": [r.GetACLRequest("/java")],
+    "set acl": [r.SetACLRequest("/java/acl", ACCESS, 0)],
+    "delete": [r.DeleteRequest("/java/empty", -1)],
+    "delete a version": [r.DeleteRequest("/java/stat", 7)],
+    "sync": [r.SyncRequest("/java")],
+    "count descendants": [r.GetAllChildrenNumberRequest("/java")],
+    "get ephemerals": [r.GetEphemeralsRequest("/")],
+    "get ephemerals below": [r.GetEphemeralsRequest("/java")],
+    "whoami": [r.WhoAmIRequest()],
     "transaction": [
         MultiRequest(
             [
-                CheckVersionRequest("/java", 0),
-                CreateRequest("/java/t", b"data", OPEN_ACL, EPHEMERAL),
-                CreateContainerRequest("/java/tc", b"data", OPEN_ACL, CONTAINER),
-                CreateTTLRequest("/java/tt", b"data", OPEN_ACL, TTL, 60_000),
-                SetDataRequest("/java", b"data", -1),
-                DeleteRequest("/java/t", 0),
+                r.CheckVersionRequest("/java", 0),
+                r.CreateRequest("/java/t", b"data", OPEN_ACL, EPHEMERAL),
+                r.CreateContainerRequest("/java/tc", b"data", OPEN_ACL, CONTAINER),
+                r.CreateTTLRequest("/java/tt", b"data", OPEN_ACL, TTL, 60_000),
+                r.SetDataRequest("/java", b"data", -1),
+                r.DeleteRequest("/java/t", 0),
             ]
         )
     ],
-    "get many": [MultiReadRequest([GetDataRequest("/java", False), GetChildrenRequest("/java/absent", False)])],
+    "get many": [MultiReadRequest([r.GetDataRequest("/java", False), r.GetChildrenRequest("/java/absent", False)])],
     "add auth": [AUTH],
-    "get config": [GetDataRequest("/zookeeper/config", False)],
-    "reconfigure a member": [ReconfigRequest(MEMBER, "8,7", None, -1)],
-    "reconfigure the whole": [ReconfigRequest(None, None, "server.1=127.0.0.1:1:2;127.0.0.1:3", 0x100000000)],
-    "watch for good": [AddWatchRequest("/java/one", 0)],
-    "watch a tree for good": [AddWatchRequest("/java/tree", 1)],
-    "watch another for good": [AddWatchRequest("/java/another", 0)],
-    "remove all watches": [RemoveWatchesRequest("/java/one", ANY)],
+    "get config": [r.GetDataRequest("/zookeeper/config", False)],
+    "reconfigure a member": [r.ReconfigRequest(MEMBER, "8,7", None, -1)],
+    "reconfigure the whole": [r.ReconfigRequest(None, None, "server.1=127.0.0.1:1:2;127.0.0.1:3", 0x100000000)],
+    "watch for good": [r.AddWatchRequest("/java/one", 0)],
+    "watch a tree for good": [r.AddWatchRequest("/java/tree", 1)],
+    "watch another for good": [r.AddWatchRequest("/java/another", 0)],
+    "remove all watches": [r.RemoveWatchesRequest("/java/one", ANY)],
     # The client removes one of two watchers of a node: it only asks the server whether the remaining watch is there.
-    "remove one of two watches": [AddWatchRequest("/java/another", 0), CheckWatchesRequest("/java/another", ANY)],
-    "remove data watches": [RemoveWatchesRequest("/java", DATA)],
-    "remove children watches": [RemoveWatchesRequest("/java", CHILDREN)],
-    "ping": [PingRequest()],
-    "close": [CloseSessionRequest()],
-    "reconnect": [CONNECT, AUTH, SetWatchesRequest(0, ["/java"], ["/java/absent"], ["/java"])],
+    "remove one of two watches": [r.AddWatchRequest("/java/another", 0), r.CheckWatchesRequest("/java/another", ANY)],
+    "remove data watches": [r.RemoveWatchesRequest("/java", DATA)],
+    "remove children watches": [r.RemoveWatchesRequest("/java", CHILDREN)],
+    "ping": [r.PingRequest()],
+    "close": [r.CloseSessionRequest()],
+    "reconnect": [CONNECT, AUTH, r.SetWatchesRequest(0, ["/java"], ["/java/absent"], ["/java"])],
     "reconnect with persistent watches": [
         CONNECT,
         AUTH,
-        # Within a list Java's order is that of a hash table.
-        SetWatches2Request(0, ["/java"], ["/java/absent"], ["/java"], ["/java/another", "/java/one"], ["/java/tree"]),
+        # Within a list Java's order comes from a hash table.
+        r.SetWatches2Request(0, ["/java"], ["/java/absent"], ["/java"], ["/java/another", "/java/one"], ["/java/tree"]),
     ],
 }
 
-SET_WATCHES = (SetWatchesRequest.opcode, SetWatches2Request.opcode)
+SET_WATCHES = (r.SetWatchesRequest.opcode, r.SetWatches2Request.opcode)
 
 
 def without_session(frame: bytes, *, first: bool) -> bytes:
@@ -129,7 +101,7 @@ def without_session(frame: bytes, *, first: bool) -> bytes:
 
 
 def frame_of(request: Record) -> bytes:
-    if not isinstance(request, Request):
+    if not isinstance(request, r.Request):
         return request.encode()
     xid = 0 if request.fixed_xid is None or request.opcode in SET_WATCHES else request.fixed_xid
     return RequestHeader(xid, request.opcode).encode() + request.encode()
@@ -149,7 +121,7 @@ def test_a_request_is_encoded_as_the_java_client_does(call: str) -> None:
 @pytest.mark.parametrize("call", JAVA)
 def test_a_request_of_the_java_client_is_decoded_and_encoded_to_the_same_bytes(call: str) -> None:
     for request, frame in zip(OURS[call], JAVA[call], strict=True):
-        start = 8 if isinstance(request, Request) else 0
+        start = 8 if isinstance(request, r.Request) else 0
         read, end = type(request).decode(frame, start)
         assert end == len(frame)
         assert read.encode() == frame[start:]

@@ -69,7 +69,7 @@ RECORDS: dict[str, tuple[Record, str]] = {
 def test_a_record_has_the_bytes_that_a_server_expects_or_sends(value: Record, hexadecimal: str) -> None:
     encoded = bytes.fromhex(hexadecimal)
     assert value.encode() == encoded
-    assert type(value).decode(encoded + b"behind", 0) == (value, len(encoded))
+    assert type(value).decode(encoded + b"after", 0) == (value, len(encoded))
 
 
 def test_the_handshake_has_45_bytes_and_its_response_36_before_the_read_only_byte() -> None:

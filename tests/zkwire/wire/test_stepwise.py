@@ -200,12 +200,6 @@ def test_a_large_refusal_ends_its_call_and_not_the_connection() -> None:
     assert (first.code, first.reply, second.reply) == (-101, None, GetChildrenReply(["b"]))
 
 
-def test_a_large_reply_to_nothing_ends_the_connection() -> None:
-    made = _open()
-    assert made.receive(_framed(1, bytes(stepwise.LARGE)), 2.0) == []
-    assert "nothing was expected" in str(made.error)
-
-
 def test_a_large_handshake_response_is_no_reply() -> None:
     """Its first bytes would fit the header of one."""
     made = Connection(ConnectRequest(0, 0, 12_000, 0, bytes(16), False), 64 * MiB, 0.0)

@@ -93,10 +93,6 @@ def test_data_and_exist_watches_are_of_one_kind_for_the_server() -> None:
     assert {kind: int(kind.on_server) for kind in WatchKind} == numbers
 
 
-def test_the_event_types_have_the_numbers_of_the_protocol() -> None:
-    assert [int(event) for event in (CREATED, DELETED, CHANGED, CHILDREN)] == [1, 2, 3, 4]
-
-
 # -- what an event wakes ------------------------------------------------------------------------------
 
 
@@ -113,16 +109,6 @@ def test_an_event_wakes_each_kind_as_the_table_says(event: WatchEventType, kind:
     assert table.lasting == (kind in LASTING)
 
 
-@pytest.mark.parametrize(
-    ("path", "covered"), [("/", True), ("/a", True), ("/a/b", True), ("/ab", False), ("/b", False), ("/a/b/c/d", True)]
-)
-def test_a_recursive_watch_covers_paths_below_its_own_but_not_paths_that_only_begin_alike(
-    path: str, covered: bool
-) -> None:
-    at = "/" if path == "/" else "/a"
-    assert _filled([(RECURSIVE, at)]).concerned(CREATED, path) == [0] * covered
-
-
 @given(entries)
 def test_watchers_of_one_kind_and_path_are_woken_in_the_order_of_their_registration(watches: list[Entry]) -> None:
     table = _filled(watches)
@@ -131,26 +117,6 @@ def test_watchers_of_one_kind_and_path_are_woken_in_the_order_of_their_registrat
 
 
 # -- discarding and clearing -----------------------------------------------------------------------------
-
-
-def test_discard_finds_a_watcher_by_its_own_path_only() -> None:
-    table = _filled([(DATA, "/a")])
-    assert table.discard("/b", 0) is None
-    assert table.discard("/a", 1) is None
-    assert len(table) == 1
-
-
-@given(entries)
-def test_clear_returns_every_watcher_once_and_leaves_none(watches: list[Entry]) -> None:
-    """Pitfall 35"""
-    table = _filled(watches)
-    table.asked(DATA, "/asked")
-    assert sorted(table.clear()) == list(range(len(watches)))
-    assert len(table) == table.lasting == 0
-    assert list(table.all()) == []
-    assert table.rearm(0) == []
-    assert not any(table.is_wanted(where, path) for where in WatcherType for path in ("/a", "/asked"))
-    assert table.clear() == []
 
 
 def test_a_watch_of_the_next_session_need_not_wait_for_what_the_former_one_had_to_set_again() -> None:
@@ -166,29 +132,6 @@ def test_a_watch_of_the_next_session_need_not_wait_for_what_the_former_one_had_t
 # -- requests in flight --------------------------------------------------------------------------------
 
 
-def test_a_watch_is_wanted_while_a_request_for_it_is_in_flight() -> None:
-    table: WatchTable[str] = WatchTable()
-    assert not table.is_wanted(WatcherType.DATA, "/a")
-    table.asked(EXIST, "/a")
-    assert table.is_wanted(WatcherType.DATA, "/a")
-    assert not table.is_wanted(WatcherType.CHILDREN, "/a")
-    assert not table.is_wanted(WatcherType.DATA, "/b")
-    table.answered(EXIST, "/a")
-    assert not table.is_wanted(WatcherType.DATA, "/a")
-
-
-def test_a_watch_is_wanted_until_each_of_several_requests_for_it_is_answered() -> None:
-    table: WatchTable[str] = WatchTable()
-    wanted = []
-    for kind in (DATA, EXIST, DATA):
-        table.asked(kind, "/a")
-    for kind in (DATA, DATA, EXIST):
-        wanted.append(table.is_wanted(WatcherType.DATA, "/a"))
-        table.answered(kind, "/a")
-    assert wanted == [True] * 3
-    assert not table.is_wanted(WatcherType.DATA, "/a")
-
-
 def test_a_reply_that_comes_after_the_end_of_the_session_is_not_counted() -> None:
     """Pitfall 35"""
     table: WatchTable[str] = WatchTable()
@@ -200,13 +143,6 @@ def test_a_reply_that_comes_after_the_end_of_the_session_is_not_counted() -> Non
     assert table.is_wanted(WatcherType.DATA, "/a")
     table.answered(DATA, "/a")
     assert not table.is_wanted(WatcherType.DATA, "/a")
-
-
-def test_a_request_in_flight_is_not_a_watch_yet() -> None:
-    table: WatchTable[str] = WatchTable()
-    table.asked(DATA, "/a")
-    assert len(table) == 0
-    assert table.rearm(7) == []
 
 
 # -- what the server is to remove ---------------------------------------------------------------------
@@ -287,17 +223,6 @@ def test_every_watch_is_set_again_once_in_the_list_of_its_kind(watches: list[Ent
     assert table.rearm(zxid) == requests
 
 
-def test_without_watches_nothing_is_sent() -> None:
-    assert WatchTable[int]().rearm(7) == []
-
-
-def test_what_has_fired_is_not_set_again() -> None:
-    table = _filled([(DATA, "/a"), (CHILD, "/a"), (EXIST, "/b")])
-    table.dispatch(CHILDREN, "/a")
-    table.dispatch(CREATED, "/b")
-    assert _rearmed(table.rearm(0)) == Counter([(DATA, "/a")])
-
-
 @given(entries)
 def test_only_persistent_watches_need_set_watches_2(watches: list[Entry]) -> None:
     """Servers before 3.6 do not know it.  Pitfall 31"""
@@ -351,32 +276,6 @@ def _frame_size(request: SetWatchesRequest | SetWatches2Request) -> int:
     return 8 + len(request.encode())
 
 
-@pytest.mark.parametrize("character", ["x", "é", "中"])
-def test_ten_thousand_watches_on_long_paths_are_sent_in_chunks_below_the_limit(character: str) -> None:
-    """Pitfalls 30, 32"""
-    watches = [(kind, f"/{character * 200}/{number:05d}") for number in range(2001) for kind in WatchKind]
-    assert len(watches) > 10_000
-    requests = _filled(watches).rearm(9)
-    assert _rearmed(requests) == Counter(watches)
-    assert max(map(_frame_size, requests)) <= CHUNK + 100
-    paths_size = sum(4 + len(path.encode()) for _, path in watches)
-    assert len(requests) <= 2 * paths_size / CHUNK + 1
-
-
-def test_300_kb_of_paths_are_sent_in_three_chunks() -> None:
-    """Pitfall 32"""
-    watches = [(DATA, f"/{'x' * 1000}{number:04d}") for number in range(300)]
-    assert len(_filled(watches).rearm(1)) == 3
-
-
-def test_a_hundred_thousand_short_paths_stay_below_the_limit_too() -> None:
-    """Pitfall 32: the length field before each path counts as well."""
-    watches = [(CHILD, f"/{number:x}") for number in range(100_000)]
-    requests = _filled(watches).rearm(1)
-    assert sum(_rearmed(requests).values()) == len(watches)
-    assert max(map(_frame_size, requests)) <= CHUNK + 100
-
-
 def test_a_path_nearly_as_long_as_the_limit_gets_a_request_of_its_own() -> None:
     """Pitfall 32: added to a nearly full chunk, it would make a frame that the server refuses at every reconnect."""
     huge = "/" + "y" * 1_000_000
@@ -400,7 +299,7 @@ def test_chunks_of_any_paths_are_bounded_and_lose_nothing(sizes: list[tuple[Watc
 @pytest.mark.parametrize("kind", [DATA, PERSISTENT])
 @pytest.mark.parametrize(("last", "chunks"), [(37, 3), (38, 4)])
 def test_no_request_is_a_byte_larger_than_a_small_limit_of_the_server(kind: WatchKind, last: int, chunks: int) -> None:
-    """Four paths of 37 bytes, each behind its length, fill a chunk: in the first one and in those behind it."""
+    """Four paths of 37 bytes, each after its length, fill a chunk: in the first one and in the later ones."""
     limit = 36 + 4 * (4 + 37)
     table: WatchTable[int] = WatchTable(limit)
     for number in range(12):
