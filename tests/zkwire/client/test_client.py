@@ -1,7 +1,6 @@
 """The client's own promises: of cancelled creates, ids, lists of servers, and of what it shows of its session."""
 
 import asyncio
-import contextlib
 import math
 import random
 import uuid
@@ -9,11 +8,9 @@ import uuid
 import pytest
 
 import zkwire
-from tests.support.everywhere import Scene, cancel_at_every_moment, no_watch_stays, scene
-from tests.support.proxy import Proxy
+from tests.support.everywhere import Scene, cancel_at_every_moment, scene
 from tests.support.recipes import until
-from zkwire import GetChildren, GetData, WatchSet
-from zkwire.testing import Server
+from zkwire import WatchSet
 
 
 async def test_a_create_cancelled_at_every_turn_leaves_no_ephemeral_node() -> None:
@@ -118,36 +115,3 @@ async def test_a_session_is_certain_for_no_time_once_it_is_over_or_is_another_on
                 await zk.close(within=bad)
         await zk.close(within=0)
         assert zk.state is zkwire.SessionState.CLOSED
-
-
-async def test_verbs_that_return_no_watch_set_none() -> None:
-    async with scene() as stage, Proxy(stage.server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        locked = [zkwire.ACL(zkwire.Perms.READ, "world", "anyone")]
-        await zk.create("/a/b", make_parents=True)
-        await zk.create("/locked", acl=locked)
-        for path in ("/a", "/none"):
-            assert (await zk.exists(path) is None) is (path == "/none")
-            for verb in (zk.get, zk.get_children, zk.get_children_and_stat, zk.get_acl):
-                with contextlib.suppress(zkwire.NoNodeError):
-                    await verb(path)
-            await zk.pipeline([GetData(path), GetChildren(path)])
-            await zk.get_many([GetData(path), GetChildren(path)])
-        await zk.get_config()
-        with pytest.raises(zkwire.NoAuthError):
-            await zk.ensure_path("/locked/a/b")
-        await zk.ensure_path("/a/b")
-        await no_watch_stays(stage.server.hosts)
-        await zk.set("/a", b"1")
-        await zk.delete_tree("/a")
-        await zk.ping()
-        assert [frame for frame in proxy.log if frame.direction == "event"] == []
-        await no_watch_stays(stage.server.hosts)
-
-
-async def test_a_session_whose_certainty_is_needed_is_kept_certain_through_the_leader() -> None:
-    async with Server(tick_time=0.1) as server, zkwire.connect(server.hosts, 1.0) as zk:
-        with server.delay_replies(0, "sync", session=zk.session_id) as syncs:
-            zk.need_certainty()
-            await syncs.until_hit(3)
-            zk.release_certainty()
-            await zk.certify()

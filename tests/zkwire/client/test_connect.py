@@ -51,16 +51,6 @@ async def test_large_requests_that_wait_are_sent_in_their_order_and_small_ones_d
         assert stats[-1].data_length == 2
 
 
-async def test_a_request_that_is_larger_than_all_that_may_be_in_flight_is_sent_alone() -> None:
-    limit = 16 * MiB
-    async with Server(max_buffer=limit) as server, zkwire.connect(server.hosts, request_limit=limit) as zk:
-        data = bytes(8 * MiB)
-        _, first, second, node = await asyncio.gather(
-            zk.create("/a", data), zk.get("/a"), zk.set("/a", data), zk.get("/a")
-        )
-        assert (first.data, second.version, node.stat) == (data, 1, second)
-
-
 async def test_requests_up_to_the_request_limit_are_sent_and_larger_ones_are_refused() -> None:
     async with Server(max_buffer=2000) as server, zkwire.connect(server.hosts, request_limit=2000) as zk:
         await zk.create("/a")
@@ -201,17 +191,6 @@ def test_the_least_and_the_largest_value_of_an_option_are_taken(options: dict[st
     with pytest.warns(RuntimeWarning, match="never awaited") as warned:
         zkwire.connect("localhost", **options)
     assert warned[0].filename == __file__  # the warning shows the line that has called connect
-
-
-async def test_connections_are_opened_by_the_function_that_is_given() -> None:
-    class NoLinkError(OSError):
-        pass
-
-    async def refuse(*_: object) -> Any:
-        raise NoLinkError("no link today")
-
-    with pytest.raises(TimeoutError, match="no link today"):
-        await zkwire.connect("localhost:1", within=0, open_link=refuse)
 
 
 async def test_a_server_that_closes_the_first_connection_of_a_given_function_is_tried_again() -> None:

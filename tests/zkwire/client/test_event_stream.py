@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import struct
-from collections import Counter
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -12,11 +10,11 @@ import zkwire
 from tests.conformance.test_streams import following, plain, stream, taken
 from tests.support.client import cancelled, eventually, states_until, turns, watched
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.support.proxy import Frame, Proxy
+from tests.support.proxy import Proxy
 from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
 from tests.support.set_watches import lists_of
 from tests.zkwire.session.test_expiry import end_session
-from zkwire import Resync, SessionState, WatchEvent, WatchEventType
+from zkwire import Resync, SessionState, WatchEventType
 from zkwire.testing import RealServer, Server
 
 CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
@@ -25,14 +23,6 @@ KINDS = ["persistent", "recursive"]
 SERVER_LIMIT = 1_048_575
 ADD_WATCH, REMOVE_WATCHES, EXISTS = 106, 18, 3
 NO_NODE, MARSHALLING = -101, -5
-
-
-def rearming(proxy: Proxy, since: int) -> list[Frame]:
-    return [
-        frame
-        for frame in proxy.log[since:]
-        if frame.direction == "request" and frame.opcode in ("setWatches", "setWatches2")
-    ]
 
 
 async def unwatched(server: RealServer, path: str) -> None:
@@ -131,117 +121,6 @@ async def test_watches_of_all_kinds_are_set_again_each_in_its_list_pitfalls_30_3
         assert proxy.requests(mark) == ["connect", "setWatches"]
 
 
-@pytest.mark.since("3.9", "one-shot watches beside a persistent one", raises=pytest.fail.Exception)
-async def test_an_event_lost_with_the_connection_leaves_a_resync_pitfall_39(zookeeper: RealServer, path: str) -> None:
-    """SetWatches synthesises the event for the one-shot watch beside it, but not for the stream."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        await zk.create(path)
-        async with zk.events(path, recursive=True) as events:
-            await zk.create(f"{path}/a")
-            _, one_shot = await zk.get_and_watch(path)
-            assert len(await taken(events)) == 1
-            mark = proxy.mark()
-            hold = proxy.hold_replies()
-            await other.set(path, b"1")
-            await other.set(f"{path}/a", b"1")
-            await proxy.seen(lambda frame: frame.path == f"{path}/a", mark, direction="event")
-            proxy.drop()
-            hold.release()
-            assert await following(events) == Resync()
-            assert (await one_shot).type is CHANGED
-            assert (await zk.get(f"{path}/a")).data == b"1"
-            assert await taken(events) == []
-
-
-async def test_streams_live_through_a_restart_of_the_server_pitfalls_2_35(zookeeper_own: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper_own.hosts) as zk, zk.events(path, recursive=True) as events:
-        _, watch = await zk.exists_and_watch(f"{path}-2")
-        for _ in range(2):
-            states = zk.states()
-            zookeeper_own.kill()
-            assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-            await zookeeper_own.start()
-            assert await following(events) == Resync()
-        await zk.create(path)
-        assert plain(await taken(events), path) == [(CREATED, "")]
-        await zk.create(f"{path}-2")
-        assert (await watch).type is CREATED
-
-
-async def test_a_second_stream_whose_reply_is_lost_is_set_again_by_both_ways(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zk.events(path) as first:
-        lost = proxy.drop_after("addWatch")
-        async with zk.events(path) as second:
-            assert lost.hits
-            await zk.create(path)
-            assert plain(await taken(second), path) == [(CREATED, "")]
-            assert await anext(first) == Resync()
-            assert plain(await taken(first), path) == [(CREATED, "")]
-
-
-async def test_two_thousand_watches_survive_a_reconnect_none_lost_none_doubled_pitfall_32(
-    zookeeper: RealServer, path: str
-) -> None:
-    count = 400
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-        AsyncExitStack() as stack,
-    ):
-        await zk.create(path)
-        nodes = {
-            kind: [f"{path}/{kind}-{number:04d}-{'x' * 200}" for number in range(count)]
-            for kind in ("data", "exist", "child", "persistent", "recursive")
-        }
-        for kind in ("data", "child", "persistent", "recursive"):
-            await asyncio.gather(*map(other.create, nodes[kind]))
-        data = [watch for _, watch in await asyncio.gather(*map(zk.get_and_watch, nodes["data"]))]
-        exist = [watch for _, watch in await asyncio.gather(*map(zk.exists_and_watch, nodes["exist"]))]
-        child = [watch for _, watch in await asyncio.gather(*map(zk.get_children_and_watch, nodes["child"]))]
-        streams = [zk.events(node) for node in nodes["persistent"]]
-        streams += [zk.events(node, recursive=True) for node in nodes["recursive"]]
-        await asyncio.gather(*map(stack.enter_async_context, streams))
-        for reconnect in (1, 2):
-            mark = proxy.mark()
-            proxy.drop()
-            await proxy.connected(reconnect + 1)
-            await zk.ping()
-            frames = rearming(proxy, mark)
-            assert len(frames) >= 3
-            assert max(len(frame.payload) for frame in frames) < SERVER_LIMIT / 4
-            set_again = Counter(
-                (kind, node)
-                for frame in frames
-                for kind, paths in zip(nodes, lists_of(frame), strict=False)
-                for node in paths
-            )
-            assert set_again == Counter((kind, node) for kind in nodes for node in nodes[kind])
-            assert proxy.connections == reconnect + 1
-        assert not any(watch.done() for watch in data + exist + child)
-        await asyncio.gather(
-            *(other.set(node, b"") for node in nodes["data"]),
-            *map(other.create, nodes["exist"]),
-            *(other.create(f"{node}/a") for kind in ("child", "persistent", "recursive") for node in nodes[kind]),
-        )
-        await zk.sync(path)
-        assert Counter([(await watch).type for watch in data + exist + child]) == {
-            CHANGED: count,
-            CREATED: count,
-            CHILDREN: count,
-        }
-        for number, events in enumerate(streams):
-            resync, event = await taken(events)
-            assert resync == Resync()
-            assert isinstance(event, WatchEvent)
-            assert event.path.startswith(events.path)
-            assert event.type is (CHILDREN if number < count else CREATED)
-
-
 # Faults at every request and at every turn of the event loop
 
 
@@ -315,39 +194,6 @@ async def test_leaving_a_stream_removes_the_watch_from_the_server(
         await zk.sync(path)
         assert proxy.events() == []
         assert proxy.connections == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_the_watch_stays_while_another_stream_needs_it(zookeeper: RealServer, path: str, kind: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, stream(zk, kind, path) as first:
-        async with stream(zk, kind, path):
-            pass
-        await zk.sync(path)
-        assert await watched(zookeeper, path)
-        assert "removeWatches" not in proxy.requests()
-        await zk.create(path)
-        assert plain(await taken(first), path) == [(CREATED, "")]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_watch_given_up_beside_a_stream_is_removed_with_it_pitfall_40(
-    zookeeper: RealServer, path: str, kind: str
-) -> None:
-    """Servers before 3.9 would remove the stream's watch too: so the one-shot watch stays until the stream ends."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        async with stream(zk, kind, path):
-            for read in (zk.get_and_watch, zk.exists_and_watch, zk.get_children_and_watch):
-                watch = (await read(path))[1]
-                watch.cancel()
-            await zk.sync(path)
-            assert "removeWatches" not in proxy.requests()
-        await unwatched(zookeeper, path)
-        mark = proxy.mark()
-        await zk.create(f"{path}/a")
-        await zk.delete(f"{path}/a")
-        await zk.delete(path)
-        assert proxy.events(mark) == []
 
 
 # The end of the session
@@ -455,10 +301,6 @@ async def before_3_6(peer: Peer) -> None:
     await without_the_operation(peer, ADD_WATCH, 105)
 
 
-async def before_3_5(peer: Peer) -> None:
-    await without_the_operation(peer, ADD_WATCH, 105, REMOVE_WATCHES)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_server_before_3_6_raises_unimplemented_and_the_session_lives(path: str, kind: str) -> None:
     async with Rogue(before_3_6) as rogue, zkwire.connect(rogue.hosts) as zk:
@@ -475,51 +317,3 @@ async def test_a_server_before_3_6_raises_unimplemented_and_the_session_lives(pa
         codes = [code for _, code in rogue.requests if code != PING]
         assert codes == [EXISTS, ADD_WATCH, 101, EXISTS]
         assert rogue.connections == 2
-
-
-async def test_a_server_before_3_5_is_asked_to_remove_a_watch_only_once(path: str) -> None:
-    """The server closes the connection for it: a client that often gives up watches would be useless."""
-    async with Rogue(before_3_5) as rogue, zkwire.connect(rogue.hosts) as zk:
-        _, watch = await zk.exists_and_watch(path)
-        watch.cancel()
-        await rogue.connected(2)
-        for _ in range(3):
-            _, watch = await zk.exists_and_watch(path)
-            watch.cancel()
-        await zk.ping()
-        assert rogue.connections == 2
-        assert [code for _, code in rogue.requests].count(REMOVE_WATCHES) == 1
-
-
-async def test_a_server_before_3_9_that_refuses_a_removal_by_kind_does_no_harm(path: str) -> None:
-    """The watch stays, its events are ignored, and all watches of the path are removed when none is needed."""
-    removals = []
-
-    async def before_3_9(peer: Peer) -> None:
-        await peer.handshake()
-        while True:
-            request = await peer.request()
-            if request.opcode == ADD_WATCH:
-                await peer.reply(request.xid, bytes(4))
-            elif request.opcode == EXISTS:
-                await peer.reply(request.xid, err=NO_NODE)
-            elif request.opcode == REMOVE_WATCHES:
-                (number,) = struct.unpack_from(">i", request.body, len(request.body) - 4)
-                removals.append(number)
-                await peer.reply(request.xid, err=0 if number <= 3 else MARSHALLING)
-                await peer.event(int(CREATED), path)
-            else:
-                await peer.answer(request)
-            if request.opcode == CLOSE_SESSION:
-                return
-
-    async with Rogue(before_3_9) as rogue, zkwire.connect(rogue.hosts) as zk:
-        async with zk.events(path) as events:
-            async with zk.events(path, recursive=True):
-                pass
-            await zk.ping()
-            assert removals == [5]
-            assert plain(await taken(events)) == [(CREATED, path)]
-        await zk.ping()
-        assert removals == [5, 3]
-        assert rogue.connections == 1

@@ -125,15 +125,6 @@ async def test_a_configuration_that_may_not_be_read_is_reported_and_not_followed
         assert report.startswith(f"cannot read the list of servers in {CONFIG}, and will not follow it any more: ")
 
 
-async def test_a_configuration_that_cannot_be_received_is_reported_and_not_followed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with ensemble() as (server, admin):
-        await admin.set(CONFIG, member(server, "localhost") * 60)
-        async with zkwire.connect(server.hosts, follow_config=True, reply_limit=2048):
-            await until(lambda: "cannot read the list of servers" in caplog.text)
-
-
 async def test_after_a_transient_refusal_nothing_is_asked_in_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zkwire.client.follow_config._PAUSE", 3600.0)
     async with ensemble() as (server, _):

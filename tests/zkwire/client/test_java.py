@@ -11,11 +11,36 @@ import pytest
 import zkwire
 from tests.captures.java.record import RECONNECTS, load
 from tests.support.proxy import Proxy
-from tests.zkwire.wire.test_java_frames import ACCESS, MEMBER, without_session
 from zkwire import Client, GetChildren, GetData
 from zkwire.testing import Server
+from zkwire.wire import multi, requests
+from zkwire.wire.records import ACL, ConnectRequest
+from zkwire.wire.requests import Request, SetWatches2Request, SetWatchesRequest
+
+BY_OPCODE = {
+    kind.opcode: kind
+    for module in (requests, multi)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, Request) and kind is not Request and not kind.is_recovered
+}
 
 JAVA = load()
+ACCESS = [ACL(3, "digest", "bob:cq6eTOxUOJwfRYn8EPGDQQAZVzE="), ACL(31, "world", "anyone")]
+MEMBER = "server.9=127.0.0.1:1:2;127.0.0.1:3"
+SET_WATCHES = (SetWatchesRequest.opcode, SetWatches2Request.opcode)
+
+
+def without_session(frame: bytes, *, first: bool) -> bytes:
+    """Return the frame of a client with zeros in place of what differs from session to session.
+
+    This includes xids that count requests, and the xid of SetWatches: the Java client names it -8 but counts it.
+    """
+    if first:  # the newest zxid; the session's id and password
+        return frame[:4] + bytes(8) + frame[12:16] + bytes(8) + frame[24:28] + bytes(16) + frame[44:]
+    xid, opcode = (int.from_bytes(frame[at : at + 4], "big", signed=True) for at in (0, 4))
+    if opcode in SET_WATCHES:  # the newest zxid
+        return bytes(4) + frame[4:8] + bytes(8) + frame[16:]
+    return (bytes(4) if xid > 0 else frame[:4]) + frame[4:]
 
 
 async def _transaction(zk: Client) -> None:
@@ -185,3 +210,14 @@ def test_persistent_watches_are_set_again_as_by_the_java_client(streams: dict[st
     """The Java client also sends its credentials before, which other tests check."""
     mine, theirs = (without_session(frames[-1], first=False) for frames in (streams[CUT], JAVA[CUT]))
     assert mine == theirs
+
+
+@pytest.mark.parametrize("call", JAVA)
+def test_a_request_of_the_java_client_is_decoded_and_encoded_to_the_same_bytes(call: str) -> None:
+    for number, frame in enumerate(JAVA[call]):
+        is_handshake = number == 0 and (call == "connect" or call.startswith("reconnect"))
+        kind: Any = ConnectRequest if is_handshake else BY_OPCODE[int.from_bytes(frame[4:8], "big", signed=True)]
+        start = 0 if is_handshake else 8
+        read, end = kind.decode(frame, start)
+        assert end == len(frame)
+        assert read.encode() == frame[start:]

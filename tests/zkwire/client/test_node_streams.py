@@ -11,7 +11,7 @@ import pytest
 import zkwire
 from tests.conformance.test_streams import following
 from tests.conformance.test_streams_state import STREAMS, disturb, stream
-from tests.support.client import PATIENCE, cancelled, states_until, turns
+from tests.support.client import cancelled, turns
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import until
@@ -144,31 +144,6 @@ async def test_a_change_behind_the_back_of_the_client_is_given_and_a_new_connect
         await cancelled(coming)
 
 
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_a_creation_or_deletion_while_disconnected_is_given(zookeeper: RealServer, path: str, kind: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-        stream(zk, kind, path) as states,
-    ):
-        session = zk.states()
-        assert await following(states) is None
-        for change in (other.create, other.delete):
-            task = asyncio.ensure_future(anext(states))
-            for _ in range(2):  # until the stream has done its reads: at most two requests, one after the other
-                await zk.ping()
-                await turns()
-            refusal = proxy.refuse_connections()
-            proxy.drop()
-            await states_until(session, SUSPENDED)
-            await change(path)
-            refusal.end()
-            async with asyncio.timeout(PATIENCE):
-                assert (await task is None) == (change == other.delete)
-            await states_until(session, CONNECTED)
-
-
 # Leaving
 
 
@@ -180,29 +155,9 @@ async def by_break(states: DataStream | ChildrenStream) -> None:
         break
 
 
-async def by_error(states: DataStream | ChildrenStream) -> None:
-    async def follow(states: DataStream | ChildrenStream) -> None:
-        async for _ in states:
-            raise LookupError
-
-    with pytest.raises(LookupError):
-        await follow(states)
-
-
 async def by_close(states: DataStream | ChildrenStream) -> None:
     await anext(states)
     states.close()
-
-
-async def by_aclose(states: DataStream | ChildrenStream) -> None:
-    await anext(states)
-    await states.aclose()
-
-
-async def by_async_with(states: DataStream | ChildrenStream) -> None:
-    async with states:
-        async for _ in states:
-            break
 
 
 async def by_cancelling_the_wait(states: DataStream | ChildrenStream) -> None:
@@ -227,10 +182,7 @@ async def by_cancelling_the_body(states: DataStream | ChildrenStream) -> None:
 
 WAYS: dict[str, Leaving] = {
     "break": by_break,
-    "an error": by_error,
     "close": by_close,
-    "aclose": by_aclose,
-    "async with": by_async_with,
     "cancelled wait": by_cancelling_the_wait,
     "cancelled body": by_cancelling_the_body,
 }
@@ -356,17 +308,6 @@ async def test_an_error_of_the_read_is_raised_and_the_iteration_can_be_continued
         with pytest.raises(zkwire.NoNodeError):
             await anext(counts)
         await no_watch_stays(stage.server.hosts)
-
-
-async def test_a_stream_of_ones_own_goes_on_in_a_new_session() -> None:
-    async with scene() as stage, Count(stage.zk, "/a") as counts:
-        await stage.other.create("/a")
-        assert await anext(counts) == 0
-        stage.server.expire(stage.zk.session_id)
-        following = asyncio.ensure_future(anext(counts))
-        await until(lambda: len(stage.zk._session.requests.watches) == 1)
-        await stage.other.create("/a/1")
-        assert await following == 1
 
 
 @pytest.mark.parametrize("kind", [*STREAMS, "own"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import zkwire
 from tests.support.client import turns
-from tests.support.everywhere import nothing_stays, scene
+from tests.support.everywhere import scene
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
 from zkwire import Create, GetChildren, GetData, Sync
 from zkwire.client import requester as module
@@ -74,15 +74,6 @@ async def test_a_refused_request_needs_no_garbage_collector(name: str) -> None:
             gc.enable()
 
 
-async def test_ensure_path_of_a_node_that_may_not_be_created_again_leaves_no_watch() -> None:
-    """It asks whether the node exists."""
-    async with scene() as stage:
-        await stage.zk.ensure_path("/recipe/a")
-        await stage.zk.set_acl("/recipe", zkwire.READ_ONLY_ACL)
-        await stage.zk.ensure_path("/recipe/a")
-        await nothing_stays(stage, ["a"])
-
-
 async def test_a_refusal_of_a_request_without_a_path_has_none() -> None:
     async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app") as app:
         with stage.server.answering("whoAmI", zkwire.UnimplementedError), pytest.raises(zkwire.ServerError) as refused:
@@ -108,19 +99,6 @@ async def test_a_request_that_is_too_large_names_the_callers_path() -> None:
             await app.pipeline([zkwire.Sync("/"), zkwire.Create("/a", too_large)])
         with pytest.raises(ValueError, match=r"create /aaa.*aaa: "):
             await app.ensure_path("/" + "a" * len(too_large))
-
-
-async def test_a_lost_connection_without_a_text_is_named_by_its_class() -> None:
-    async with scene() as stage:
-        await stage.zk.create("/a")
-        writing = asyncio.ensure_future(stage.zk.set("/a", b"1"))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        link = stage.zk._session._link
-        assert link is not None
-        link.abort(TimeoutError())
-        with pytest.raises(zkwire.ConnectionLostError, match=r"\(no answer in time\)"):
-            await writing
 
 
 async def test_a_get_many_with_another_number_of_results_breaks_the_protocol() -> None:

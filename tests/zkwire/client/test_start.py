@@ -176,33 +176,6 @@ async def test_without_a_bound_connect_waits_for_the_first_server() -> None:
             assert await zk.exists("/")
 
 
-async def test_a_timeout_of_the_caller_stays_the_callers() -> None:
-    with pytest.raises(TimeoutError) as raised:
-        async with asyncio.timeout(0.05):
-            await zkwire.connect(REFUSED)
-    assert str(raised.value) == ""
-
-
-@pytest.mark.parametrize(
-    ("within", "error"),
-    [(-1.0, ValueError), (float("nan"), ValueError), (True, TypeError), ("5", TypeError)],
-)
-def test_a_bound_that_is_no_time_is_refused(within: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="within must be"):
-        zkwire.connect("localhost", within=within)
-
-
-@pytest.mark.parametrize("milliseconds", [10000, 4000.0, 60_000])
-def test_a_session_timeout_in_milliseconds_is_refused(milliseconds: float) -> None:
-    with pytest.raises(ValueError, match=f"in seconds, .* for milliseconds give {milliseconds / 1000:g}$"):
-        zkwire.connect("localhost", milliseconds)
-
-
-async def test_the_longest_session_timeout_is_an_hour() -> None:
-    async with Server(max_session_timeout=3600.0) as server, zkwire.connect(server.hosts, 3600) as zk:
-        assert zk.session_timeout == 3600.0
-
-
 @pytest.mark.parametrize(
     ("hosts", "meaning"),
     [
@@ -231,11 +204,6 @@ def test_the_form_with_spaces_around_and_a_chroot_with_a_comma_are_not_refused()
     for hosts in ("zk1:2181, zk2:2181", " zk1:2181 ", "zk1/a,b"):
         with pytest.warns(RuntimeWarning, match="never awaited"):
             zkwire.connect(hosts)
-
-
-def test_a_connect_that_is_not_awaited_warns() -> None:
-    with pytest.warns(RuntimeWarning, match=r"never awaited.*write `zk = await zkwire.connect\(...\)`"):
-        zkwire.connect("localhost")
 
 
 async def test_a_client_that_is_dropped_without_a_close_warns_and_says_what_to_do() -> None:

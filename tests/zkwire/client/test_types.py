@@ -93,13 +93,3 @@ async def test_subclasses_of_int_and_other_sequences_are_taken() -> None:
             other.events("/", backlog=Number(5)),
         ):
             pass
-
-
-async def test_a_stream_of_states_is_closed_as_the_other_streams_are() -> None:
-    async with scene() as stage:
-        async with stage.zk.states() as states:
-            assert await anext(states) is zkwire.SessionState.CONNECTED
-        assert [state async for state in states] == []
-        kept = stage.zk.states()
-        await kept.aclose()
-        assert [state async for state in kept] == []

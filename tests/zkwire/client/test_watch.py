@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import time
 import weakref
 from collections.abc import Awaitable, Callable
 
@@ -19,16 +18,6 @@ from zkwire import SessionExpiredError, Watch, WatchEvent, WatchEventType, Watch
 EXISTS, ADD_WATCH = 3, 106
 
 
-async def test_a_watch_set_is_ready_at_once_if_an_event_has_arrived_before() -> None:
-    async with scene() as stage:
-        with WatchSet() as watches:
-            await stage.zk.exists_and_watch("/a", into=watches)
-            await stage.zk.create("/a")
-            ready = watches.ready()
-            assert ready.done()
-            assert [event.type for event in watches.take()] == [WatchEventType.CREATED]
-
-
 async def test_a_refused_read_leaves_no_watch_in_the_set() -> None:
     async with scene() as stage:
         with WatchSet() as watches:
@@ -40,20 +29,6 @@ async def test_a_refused_read_leaves_no_watch_in_the_set() -> None:
             )
             assert [type(result) for result in results] == [zkwire.NoNodeError] * 2
             assert not watches._watches
-
-
-async def test_giving_up_many_watches_of_one_path_takes_time_in_proportion() -> None:
-    async with scene() as stage:
-
-        async def seconds(count: int) -> float:
-            found = await asyncio.gather(*(stage.zk.get_and_watch("/") for _ in range(count)))
-            start = time.process_time()
-            for _, watch in reversed(found):
-                watch.cancel()
-            return time.process_time() - start
-
-        few = min([await seconds(500) for _ in range(3)])
-        assert await seconds(8_000) < 80 * few
 
 
 async def test_a_dropped_watch_is_given_up_here_and_on_the_server() -> None:
@@ -88,16 +63,6 @@ async def test_a_watch_that_a_task_awaits_is_kept_even_if_nothing_else_refers_to
         gc.collect()
         await stage.other.create("/a")
         await until(lambda: seen == [WatchEventType.CREATED])
-
-
-async def test_a_watch_that_has_fired_can_be_dropped_after_the_loop_has_ended() -> None:
-    async with scene() as stage:
-        _, fired = await stage.zk.exists_and_watch("/a")
-        _, dropped = await stage.zk.exists_and_watch("/b")
-        await stage.zk.create("/a")
-        assert (await fired).type is WatchEventType.CREATED
-    del fired, dropped
-    gc.collect()
 
 
 async def test_a_removal_that_comes_later_leaves_new_watches_alone() -> None:

@@ -1,7 +1,7 @@
 """Requests: the opcode and the reply of each class, its declaration, its hints, and the order of its fields.
 
-The whole frames of most requests and replies are compared with recorded ones, in test_java_frames.py (requests of the
-Java client) and in tests/captures (what a real server answered).
+The whole frames of most requests and replies are compared with recorded ones: of the Java client in
+tests/zkwire/client/test_java.py, of a real server in tests/captures.
 """
 
 import types
