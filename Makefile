@@ -19,7 +19,7 @@ SITE := sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19
 THIRD_PARTY := fastapi==0.165.0 uvicorn==0.54.0 aiohttp==3.14.5 uvloop==0.23.0 mypy==2.4.1
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
-# .venv/.ready says which interpreter made .venv: another one in PYTHON makes it anew.
+# .venv/.ready says which interpreter made .venv: another one in PYTHON makes it again.
 INTERPRETER := $(shell $(PYTHON) -c 'import sys; print(sys.base_prefix, "%x" % sys.hexversion)' 2>/dev/null)
 ifneq ($(INTERPRETER),$(shell cat .venv/.ready 2>/dev/null))
 .venv/.ready: other-interpreter

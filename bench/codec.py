@@ -38,7 +38,11 @@ _ACL: Final = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack
 class Exchange:
     """A request and its reply.
 
-    Arguments: `request`, makes the request; `answer`, its reply; `encode` and `decode`, the same by hand.
+    Args:
+        request: Makes the request.
+        answer: Its reply.
+        encode: Encodes the same request by hand.
+        decode: Decodes the same reply by hand.
     """
 
     request: Callable[[], Request[Any]]

@@ -206,7 +206,7 @@ async def measure_memory(server: str, folder: str, found: dict[str, Row]) -> Non
         ("a watch", watches, futures),
         ("a request under way, with its task", calls, waiting_tasks),
     ):
-        # A client of its own for each: what one leaves behind would be counted with the next.
+        # A client of its own for each: what one leaves would be counted with the next.
         async with zkwire.connect(server, session_timeout=SESSION_TIMEOUT) as zk:
             add(name, await one(zk, folder), await floor() if floor else None)
 

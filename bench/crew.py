@@ -64,7 +64,8 @@ class Crew:
     def race(self, orders: Sequence[Order]) -> list[Turn]:
         """Give each worker one order, start them together, and return the records of all.
 
-        Raises WorkerFailedError.
+        Raises:
+            WorkerFailedError: if a process died, or was silent for too long.
         """
         pipes = self._pipes[: len(orders)]
         for pipe, order in zip(pipes, orders, strict=True):

@@ -8,12 +8,12 @@ Run from the project's root::
 
 Everything runs in one process and one event loop.  The lines and their floors, all on raw blocking sockets:
 
-``N waiters enter``           N locks of one client are acquired behind a holder, all at once: a create and a list of
+``N waiters enter``           N locks of one client are acquired while one is held, all at once: a create and a list of
                               the line for each, 100 at a time
 ``N waiters have their turn`` they acquire and release one after the other, for each: the deletes alone
 ``fan-out``                   one delete, until each of 100 clients that watch the node has its event: 100 sockets
 ``reconnect``                 a client with N watches moves to another connection, until its first answer there, which
-                              comes when all watches are set again.  In place of the floor stands one without watches
+                              comes when all watches are set again.  In place of the floor is one without watches
 ``cache``                     until a cache of 10,000 nodes is complete: a read of each node, 100 in flight, whose paths
                               are known; the cache asks for many nodes in one request, and can be faster
 """
@@ -180,7 +180,11 @@ async def _moved(place: Place, count: int) -> float:
 
 
 def other_name(host: str) -> str:
-    """Return another name of a host that is this machine.  Raises: RefusedError."""
+    """Return another name of a host that is this machine.
+
+    Raises:
+        RefusedError: if the server refuses it.
+    """
     names = {"127.0.0.1": "localhost", "localhost": "127.0.0.1"}
     if host not in names:
         raise RefusedError(f"reconnecting is measured on this machine only, and the server is at {host}")

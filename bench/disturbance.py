@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final
 
 _STAT: Final = Path("/proc/stat")
-_STEAL: Final = 7  # index behind user, nice, system, idle, iowait, irq and softirq
-_KINDS: Final = 8  # the columns behind these are already counted as user time
+_STEAL: Final = 7  # index after user, nice, system, idle, iowait, irq and softirq
+_KINDS: Final = 8  # the columns after these are already counted as user time
 
 
 def processor_times() -> list[int]:

@@ -77,7 +77,11 @@ def names(body: bytes | memoryview) -> list[bytes]:
 
 
 def departed(event: bytes | memoryview) -> bytes:
-    """Return the path of the deleted node from the body of an event.  Raises: RefusedError."""
+    """Return the path of the deleted node from the body of an event.
+
+    Raises:
+        RefusedError: if the server refuses it.
+    """
     if INT.unpack_from(event)[0] != NODE_DELETED:
         raise RefusedError(f"an event that reports no deletion: {bytes(event)!r}")
     return bytes(event[_EVENT_HEAD:])

@@ -119,7 +119,7 @@ class OurOperations:
         return {KNOWN: list(acquired), "release": list(released)}
 
     async def lock_new(self, count: int) -> dict[str, list[int]]:
-        """Acquire and release `count` locks, each at a new path below a parent that stands."""
+        """Acquire and release `count` locks, each at a new path below a parent that exists."""
         took = []
         for _ in range(count):
             self._locks += 1
@@ -273,11 +273,11 @@ def _measure(server: str, folder: str, options: argparse.Namespace) -> dict[str,
     host, _, port = server.rpartition(":")
 
     def add(contestant: int, took: dict[str, list[int]], cpu: float) -> None:
-        # An acquire and its release are one thing with two names: the processor time is that of both.
+        # An acquire and its release are one thing with two names: the processor time is of both.
         for name, nanoseconds in took.items():
             results.setdefault(name, (Sample(), Sample()))[contestant].add(nanoseconds, cpu)
 
-    # One event loop, which stands still while the raw socket has its turn: for much less than the session timeout.
+    # One event loop, which does nothing while the raw socket has its turn: for much less than the session timeout.
     with asyncio.Runner() as runner, RawSession(host, int(port)) as session:
         zk = runner.run(_connected(server))
         runner.run(zk.create(f"{folder}/node", DATA))
@@ -338,9 +338,7 @@ def _report(results: dict[str, tuple[Sample, Sample]]) -> str:
         lines.append(f"  {name:<27}{cells} {median(ratios):5.2f}   {min(ratios):.2f} to {max(ratios):.2f}")
     new = _ratios(results[NEW][0], results[KNOWN][0])
     lines.append(f"  zkwire: new path / known path  {median(new):.2f}   {min(new):.2f} to {max(new):.2f}")
-    lines.append(
-        "  The CPU of an acquire is that of its release too, and that of the codec's lines is that of all three."
-    )
+    lines.append("  The CPU of an acquire includes its release, and the CPU of a line of the codec all three lines.")
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ Run from the project's root::
     python bench/queues.py --no-fsync         # on a ZooKeeper that it starts
     python bench/queues.py --hosts zk1:2181 --rounds 9 --json figures.json
 
-One process, whose clients and tasks share an event loop.  Beside each line stands its floor: the bare requests that
+One process, whose clients and tasks share an event loop.  Beside each line is its floor: the bare requests that
 the operation cannot do without, sent one after the other by one client.  The lines take turns in short rounds, so that
 a change of the machine's speed affects all of them; of the rounds, the medians are printed.
 """
@@ -134,7 +134,7 @@ async def additions_floor(track: Track) -> float:
 
 
 async def divisions(track: Track) -> float:
-    """Divisions in a second of processor time; the event loop stands still meanwhile."""
+    """Divisions in a second of processor time; the event loop does nothing else meanwhile."""
     partitions = [str(number) for number in range(PARTITIONS)]
     members = [f"host-{number}" for number in range(MEMBERS)]
     began = time.process_time()

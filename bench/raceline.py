@@ -23,7 +23,11 @@ def add_race_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen(text: str, among: list[str]) -> list[str]:
-    """Return the names in `text`, separated by commas.  Raises: ArgumentTypeError."""
+    """Return the names in `text`, separated by commas.
+
+    Raises:
+        ArgumentTypeError: if there is another one.
+    """
     names = list(dict.fromkeys(text.split(",")))
     if not set(among) >= set(names):
         raise argparse.ArgumentTypeError(f"{text!r}: the contestants are {', '.join(among)}")

@@ -127,7 +127,7 @@ class RawSession:
             self._end += count
 
     def _move_to_front(self) -> None:
-        """Make room behind what is not read yet; this happens only when large answers come one behind the other."""
+        """Make room after what is not read yet; this happens only when large answers come one after the other."""
         have = self._end - self._start
         self._buffer[:have] = self._buffer[self._start : self._end]
         self._start, self._end = 0, have

@@ -15,7 +15,7 @@ are for each client and each session timeout:
                 timeout
 ``processor``   milliseconds of the servers' processor time, less what they take without any client
 
-``idle`` are clients without a lock, ``waiters`` stand behind one holder of one lock, ``holders`` have a lock each, and
+``idle`` are clients without a lock, ``waiters`` wait for one holder of one lock, ``holders`` have a lock each, and
 so have ``kazoo``'s clients, in a process of their own.  Each is left alone for two timeouts before it is measured.
 """
 
@@ -50,7 +50,7 @@ from zkwire.testing import EnsembleServer, RealEnsemble
 from zkwire.testing.real.server import QUICK_START
 
 SERVERS: Final = 3
-TICK: Final = 2.0  # seconds; that of ZooKeeper's sample configuration
+TICK: Final = 2.0  # seconds, as in ZooKeeper's sample configuration
 # The servers look for empty containers once a day and not once a minute: the locks of one phase must not be deleted in
 # the next one.
 JVM: Final = (*QUICK_START, "-Dznode.container.checkIntervalMs=86400000")
@@ -189,8 +189,12 @@ def _number(pattern: str, text: str) -> str:
 
 
 def processor_time(pid: int) -> float:
-    """Return how many seconds of processor time a process has taken; on Linux only.  Raises: OSError."""
-    # The name of the command stands in parentheses and may contain spaces.
+    """Return how many seconds of processor time a process has taken; on Linux only.
+
+    Raises:
+        OSError: if the process has ended.
+    """
+    # The name of the command is in parentheses and may contain spaces.
     user, system = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / _PROCESSOR
 
@@ -202,7 +206,7 @@ async def idle(site: Site) -> Phase:
 
 
 async def waiters(site: Site) -> Phase:
-    """Clients that wait behind one holder of one lock."""
+    """Clients that wait for one holder of one lock."""
     async with zkwire.connect(site.leader.hosts, site.timeout) as first, site.pinned() as resting:
         lease = await Lock(first, LINE).acquire()
         waiting = [asyncio.create_task(Lock(one.zk, LINE).acquire()) for one in resting]
@@ -258,8 +262,8 @@ async def measure(options: argparse.Namespace, python: Path | None) -> dict[str,
     async with RealEnsemble(SERVERS, tick_time=min(TICK, timeout / 2), jvm=JVM) as ensemble:
         seconds = options.seconds or 3 * timeout
         site = Site(ensemble, await ensemble.leader(), options.clients, timeout, seconds)
-        # What the servers compile while they run for the first time belongs to nobody: so the two that are compared
-        # come behind others, one behind the other, and the servers alone come last.
+        # What the servers compile while they run for the first time belongs to none: so the two that are compared
+        # come after others, one after the other, and the servers alone come last.
         for phase in (idle, waiters, holders):
             say(phase.__name__)
             found[phase.__name__] = await phase(site)
@@ -304,7 +308,7 @@ def _cell(figure: float, width: int) -> str:
 
 
 def plain(phase: Phase) -> dict[str, object]:
-    """Return it as plain data; None stands where there is no figure."""
+    """Return it as plain data; None where there is no figure."""
     return {
         name: None if isinstance(value, float) and math.isnan(value) else value for name, value in asdict(phase).items()
     }

@@ -39,7 +39,7 @@ from zkwire import Client, SessionState
 from zkwire.testing import RealEnsemble
 
 SERVERS: Final = 3
-TICK: Final = 2.0  # seconds; that of ZooKeeper's sample configuration
+TICK: Final = 2.0  # seconds, as in ZooKeeper's sample configuration
 RESTARTED: Final = "restarted"
 KILLED: Final = "killed"
 

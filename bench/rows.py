@@ -15,7 +15,7 @@ from bench.figures import median
 class Row:
     """What one thing costs: a figure for each round, and the floor's figure for the same round where there is one.
 
-    ``unit`` is that of both; less is better.
+    ``unit`` is the unit of both; less is better.
     """
 
     name: str
@@ -41,7 +41,7 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def plain(rows: Sequence[Row]) -> dict[str, object]:
-    """Return the rows as plain data; None stands where there is no figure."""
+    """Return the rows as plain data; None where there is no figure."""
     return {
         row.name: {
             **{name: value for name, value in dataclasses.asdict(row).items() if name != "name"},

@@ -43,7 +43,11 @@ def _hosts(text: str) -> str:
 
 
 def fetch_zookeeper() -> None:
-    """Fetch a real ZooKeeper if there is none.  Raises: ZooKeeperMissingError."""
+    """Fetch a real ZooKeeper if there is none.
+
+    Raises:
+        ZooKeeperMissingError: if it cannot be fetched.
+    """
     fetch = [sys.executable, "-m", "zkwire.testing.fetch", "--if-missing"]
     if subprocess.run(fetch, cwd=ROOT, stdout=sys.stderr, check=False).returncode:
         raise ZooKeeperMissingError("no real server can be started here")
@@ -81,7 +85,7 @@ def scratch(server: Address, folder: str) -> Iterator[None]:
 
 
 def kind_of(options: argparse.Namespace) -> str:
-    """Return what a heading says about the servers behind their addresses."""
+    """Return what a heading says about the servers after their addresses."""
     return "" if options.hosts or options.real else ", without fsync" if options.no_fsync else ", in-memory server"
 
 

@@ -7,10 +7,10 @@ Run from the project's root::
     python bench/suite.py --only operations costs --json figures.json
     python bench/suite.py --hosts zk1:2181
 
-Each benchmark is a program of its own and runs in a process of its own: what one leaves behind does not disturb the
-next.  Its text is printed as it comes, and behind it the share of the processors' time that the host of a virtual
+Each benchmark is a program of its own and runs in a process of its own: what one leaves does not disturb the
+next.  Its text is printed as it comes, and after it the share of the processors' time that the host of a virtual
 machine took meanwhile: at more than a few per cent, repeat that one.  The other clients' locks are not part of this,
-because they are fetched first: `python -m bench.peers`.  The exit status is that of the first one that fails, or 0.
+because they are fetched first: `python -m bench.peers`.  The exit status is the one of the first that fails, or 0.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from zkwire.session.hosts import parse
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A benchmark: its file, its arguments, and those of a quick run, which come behind them.
+    """A benchmark: its file, its arguments, and those of a quick run, which come after them.
 
     `has_servers`, whether it starts servers of its own, whatever the command line says.
     """
@@ -91,7 +91,7 @@ class Outcome:
     figures: Any
 
     def plain(self) -> dict[str, Any]:
-        """Return it as plain data; None stands where there is no figure."""
+        """Return it as plain data; None where there is no figure."""
         return {"status": self.status, "seconds": self.seconds, "taken": self.taken, "figures": self.figures}
 
 

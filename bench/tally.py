@@ -69,7 +69,7 @@ def ratios(tallies: Mapping[str, Tally]) -> dict[str, Ratio]:
 def plain(workers: int, tallies: Mapping[str, Tally], taken: float | None) -> dict[str, object]:
     """Return the figures of one number of workers as plain data.
 
-    Times are in microseconds, and None stands where there is no figure.  `taken` is the share of the processors' time
+    Times are in microseconds, and None where there is no figure.  `taken` is the share of the processors' time
     that the host took.
     """
     return {
@@ -111,8 +111,8 @@ def heading(workers: int, taken: float | None) -> str:
 def peers_table(tallies: Mapping[str, Tally]) -> list[str]:
     """Return the lines of the table that compares ours with other clients.
 
-    ``x floor`` is a contestant's median divided by the floor's, and ``zkwire / it`` ours divided by that of the
-    contestant: of all hand-overs, and behind it the median of the rounds' ratios.
+    ``x floor`` is a contestant's median divided by the floor's, and ``zkwire / it`` ours divided by the
+    contestant's: of all hand-overs, and after it the median of the rounds' ratios.
     """
     lines = ["              count    median       p99   overlaps      x floor   by round   zkwire / it   by round"]
     ours = ratios(tallies)

@@ -24,7 +24,8 @@ class Runners(Protocol):
     def race(self, orders: Sequence[Order], /) -> list[Turn]:
         """Give each of as many workers one order, start them together, and return the records of all.
 
-        Raises WorkerFailedError.
+        Raises:
+            WorkerFailedError: if a process died, or was silent for too long.
         """
 
 
@@ -39,7 +40,11 @@ class Track:
     races: int = 0
 
     def race(self, runners: Runners, contestant: str, workers: int, *, hold: float) -> list[Turn]:
-        """Run one race on a new lock.  Raises: WorkerFailedError."""
+        """Run one race on a new lock.
+
+        Raises:
+            WorkerFailedError: if a process has ended, or answers something else.
+        """
         # The counted turns, the warm-up, and one more each for the end, when the line grows shorter.
         turns = math.ceil(self.hand_overs / workers) + WARM_UP_TURNS + 1
         lock = f"{self.folder}/{self.races}-{contestant}"

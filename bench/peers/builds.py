@@ -23,7 +23,11 @@ class MissingError(Exception):
 
 
 def run(command: Command, what: str, *, folder: Path | None = None) -> str:
-    """Run a command and return what it printed. Raises: MissingError when it cannot be run or fails."""
+    """Run a command and return what it printed.
+
+    Raises:
+        MissingError: if something that is needed is missing.
+    """
     try:
         done = subprocess.run(
             list(map(str, command)),
@@ -41,7 +45,11 @@ def run(command: Command, what: str, *, folder: Path | None = None) -> str:
 
 
 def tool(name: str, what: str) -> str:
-    """Return where the command `name` is.  Raises: MissingError."""
+    """Return where the command `name` is.
+
+    Raises:
+        MissingError: if something that is needed is missing.
+    """
     found = shutil.which(name)
     if found is None:
         raise MissingError(f"{what} needs the command {name}")
@@ -49,7 +57,11 @@ def tool(name: str, what: str) -> str:
 
 
 def python_with(package: str, folder: Path) -> Path:
-    """Install a package into an environment of its own in `folder`, and return its Python.  Raises: MissingError."""
+    """Install a package into an environment of its own in `folder`, and return its Python.
+
+    Raises:
+        MissingError: if something that is needed is missing.
+    """
     environment = folder / f"venv-{package}"
     python = environment / "bin" / "python"
     if not python.exists():

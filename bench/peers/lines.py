@@ -22,7 +22,11 @@ def order_line(order: Order) -> str:
 
 
 def parsed_order(line: str, contestant: str) -> Order:
-    """Return the order in a line.  Raises: ValueError."""
+    """Return the order in a line.
+
+    Raises:
+        ValueError: if the line is not an order.
+    """
     server, lock, turns, hold = line.split()
     host, _, port = server.rpartition(":")
     return Order(contestant, host, int(port), lock, int(turns), float(hold))
@@ -36,8 +40,11 @@ def turn_line(turn: Turn) -> str:
 def parsed_turn(line: str) -> Turn:
     """Return the turn in a line.
 
-    Locks of other clients have no fencing token, so the order of the turns is that of the times at which the lock was
-    acquired: that time stands in for the token.  Raises: ValueError.
+    Locks of other clients have no fencing token, so the turns are in the order of the times at which the lock was
+    acquired: that time is used as the token.
+
+    Raises:
+        ValueError: if the line is not a turn.
     """
     acquire_called, acquired, release_called, released = map(int, line.split())
     return Turn(acquire_called, acquired, release_called, released, acquired)

@@ -10,7 +10,7 @@ folder that is thrown away at the end.  `get` of either Queue takes an item at m
 `get` and `consume`) at least once.  They take turns in short rounds on one server; each round begins with a new queue.
 A figure is the number of items divided by the time from the first call to the last return, of all processes.
 
-A contestant's program is given its orders as that of a lock is, see lines.py: the order's lock is the path of the
+A contestant's program gets its orders as the program of a lock does, see lines.py: the order's lock is the path of the
 queue, and a turn is an item put or taken, or a number of items put at once.
 """
 
@@ -126,7 +126,11 @@ def table(found: Mapping[Shape, Mapping[str, Sequence[float]]]) -> list[str]:
 
 
 def _commands(folder: Path) -> dict[str, Command]:
-    """Return the command of each contestant for each of its verbs.  Raises: MissingError."""
+    """Return the command of each contestant for each of its verbs.
+
+    Raises:
+        MissingError: if something that is needed is missing.
+    """
     programs = "bench.peers.programs"
     ours = [sys.executable, "-m", f"{programs}.queue_ours"]
     theirs = [builds.python_with("kazoo", folder), "-m", f"{programs}.queue_kazoo"]

@@ -33,7 +33,10 @@ class Teams:
     def race(self, orders: Sequence[Order]) -> list[Turn]:
         """Give each of as many processes one order, start them together, and return the records of all.
 
-        All orders name one contestant.  When one process fails, all of that contestant end.  Raises WorkerFailedError.
+        All orders name one contestant.  When one process fails, all of that contestant end.
+
+        Raises:
+            WorkerFailedError: if a process has ended, or answers something else.
         """
         (name,) = {order.contestant for order in orders}
         team = self._teams.setdefault(name, [])
@@ -92,7 +95,11 @@ class _Runner:
         self._output = self._process.stdout
 
     def write(self, line: str) -> None:
-        """Send a line.  Raises: WorkerFailedError."""
+        """Send a line.
+
+        Raises:
+            WorkerFailedError: if a process has ended, or answers something else.
+        """
         try:
             self._input.write(f"{line}\n")
             self._input.flush()
@@ -100,13 +107,21 @@ class _Runner:
             raise WorkerFailedError("a process has ended") from error
 
     def expect(self, line: str) -> None:
-        """Read a line.  Raises: WorkerFailedError when it is another one, or the process has ended."""
+        """Read a line.
+
+        Raises:
+            WorkerFailedError: if a process has ended, or answers something else.
+        """
         found = self._read()
         if found != line:
             raise WorkerFailedError(f"expected {line!r}, got {found!r}")
 
     def turns(self, count: int) -> list[Turn]:
-        """Read the turns of a race to its end.  Raises: WorkerFailedError."""
+        """Read the turns of a race to its end.
+
+        Raises:
+            WorkerFailedError: if a process has ended, or answers something else.
+        """
         lines = [self._read() for _ in range(count)]
         self.expect(DONE)
         try:

@@ -11,7 +11,7 @@ NAMES = [f"child-{number:06}" for number in range(1000)]
 
 
 def test_the_answers_of_one_write_may_be_larger_than_the_buffer_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the answers, which come one behind the other, the buffer holds one and a part of the next one."""
+    """Of the answers, which come one after the other, the buffer holds one and a part of the next one."""
     monkeypatch.setattr(rawline, "BUFFER_SIZE", 20_000)
     with ServerProcess() as server:
         host, _, port = server.hosts.rpartition(":")

@@ -105,7 +105,11 @@ def _folder(options: argparse.Namespace, name: str) -> Path:
 
 
 async def _played(options: argparse.Namespace, plan: Plan) -> Outcome:
-    """Play a run.  Raises: ServerFailedError."""
+    """Play a run.
+
+    Raises:
+        ServerFailedError: if a server does not start.
+    """
     try:
         return await play(plan, in_memory() if options.in_memory else None)
     except ExceptionGroup as group:  # of the tasks that play faults

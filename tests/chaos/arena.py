@@ -19,8 +19,13 @@ SYNC_LIMITS: Final = (3, 5, 8)  # ticks after which a server that hears nothing 
 
 @dataclass
 class Arena:
-    """Arguments: `hosts`, past all relays; `servers`, the number and the port of each; `ensemble`, None for a server in
-    memory.
+    """The servers of a run.
+
+    Args:
+        hosts: A connect string past all relays.
+        servers: The number and the port of each.
+        ensemble: None for a server in memory.
+        links: Between the servers, and between them and clients.
     """
 
     hosts: str
@@ -29,7 +34,11 @@ class Arena:
     links: Links = field(default_factory=Links)
 
     async def settled(self, within: float) -> None:
-        """Wait until every server serves.  Raises: TimeoutError after `within` seconds."""
+        """Wait until every server serves.
+
+        Raises:
+            TimeoutError: after `within` seconds.
+        """
         if self.ensemble is not None:
             async with asyncio.timeout(within):
                 while {await server.mode() for server in self.ensemble.servers} - {"leader", "follower", "observer"}:

@@ -5,7 +5,7 @@ stopped process never looks like a violation:
 
 - A holder *claims* a lock from the moment at which `acquire` has returned, until it begins to release it; without a
   release, until the moment to which the lease has called itself certain.  The claim of a process that was killed or
-  stopped stands to that moment too.
+  stopped lasts to that moment too.
 - A lease that was not certain when its process looked at it for the first time claims nothing.
 """
 
@@ -223,7 +223,7 @@ def doubled_additions(records: Sequence[Record]) -> Iterator[Violation]:
     """Yield a moment at which a counter had more values that no client got than additions had been cut off until then.
 
     Each addition has a value of its own, and a client that gets an answer gets that value.  So a value that no client
-    got is that of an addition that was cut off, or else some addition was made twice.
+    got belongs to an addition that was cut off, or else some addition was made twice.
     """
     acknowledged = {(record.name, record["value"]) for record in records if record.what == "added"}
     under_way: dict[tuple[str, str], float] = {}  # when the addition of this client began
@@ -327,7 +327,7 @@ _REPORTS = {
 
 
 def reported(records: Sequence[Record]) -> Iterator[Violation]:
-    """Yield a refusal of the store or ZooKeeper to a holder that was certain, a stop, a failure, and nodes left behind.
+    """Yield a refusal of the store or ZooKeeper to a holder that was certain, a stop, a failure, and nodes that stay.
 
     Errors that a fault explains are none.
     """

@@ -48,10 +48,10 @@ async def main(orders: Orders) -> None:
     """Work until standard input ends."""
     author = f"{orders.number}.{orders.life}"
     journal = Journal(Path(orders.folder, f"client-{author}.jsonl"), author)
-    told = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(told), sys.stdin)
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     hold_on = HoldOn()
-    finishing = asyncio.create_task(_obey(told, hold_on))
+    finishing = asyncio.create_task(_obey(lines, hold_on))
     working = asyncio.create_task(_work(orders, journal, author, hold_on))
     await asyncio.wait([finishing, working], return_when=asyncio.FIRST_COMPLETED)
     for task in (finishing, working):
@@ -63,9 +63,9 @@ async def main(orders: Orders) -> None:
     journal.write("ends")
 
 
-async def _obey(told: asyncio.StreamReader, hold_on: HoldOn) -> None:
+async def _obey(lines: asyncio.StreamReader, hold_on: HoldOn) -> None:
     """Return when there is nothing more to read."""
-    while line := await told.readline():
+    while line := await lines.readline():
         hold_on.begin(float(line))
 
 

@@ -69,7 +69,12 @@ class Fault:
 def schedule(seed: str, seconds: float, *, clients: int, servers: int, spares_servers: bool = False) -> list[Fault]:
     """Return the faults of a run in the order of their beginnings; none lasts beyond `seconds`.
 
-    Arguments: `clients` and `servers`, how many there are; `spares_servers`, whether servers have no faults.
+    Args:
+        seed: Of the choices.
+        seconds: How long the run is.
+        clients: How many there are.
+        servers: How many there are.
+        spares_servers: Whether servers have no faults.
     """
     rng = random.Random(f"{seed}/schedule")
     faults: list[Fault] = []

@@ -125,13 +125,7 @@ class Workload:
     """
 
     def __init__(
-        self,
-        zk: zkwire.Client,
-        store: Store,
-        journal: Journal,
-        author: str,
-        rng: random.Random,
-        hold_on: HoldOn,
+        self, zk: zkwire.Client, store: Store, journal: Journal, author: str, rng: random.Random, hold_on: HoldOn
     ) -> None:
         self._zk = zk
         self._store = store
@@ -256,10 +250,7 @@ class Workload:
                 await holding.stay(2 * self._dwell(), self._hold_on)
 
     async def _use_semaphore(self) -> None:
-        async with (
-            Semaphore(self._zk, f"/{SEMAPHORE}", PERMITS) as lease,
-            self._held(SEMAPHORE, lease) as holding,
-        ):
+        async with Semaphore(self._zk, f"/{SEMAPHORE}", PERMITS) as lease, self._held(SEMAPHORE, lease) as holding:
             await holding.stay(self._dwell(), self._hold_on)
         await asyncio.sleep(self._rng.uniform(0, 0.05))
 

@@ -219,8 +219,8 @@ def access(zk: Client, hosts: str) -> None:
 
 
 def sessions(zk: Client, hosts: str) -> None:
-    told: queue.Queue[str] = queue.Queue()
-    zk.add_listener(told.put)
+    states_seen: queue.Queue[str] = queue.Queue()
+    zk.add_listener(states_seen.put)
     zk.create("/session-e", ephemeral=True)
     first, password = zk.client_id
 
@@ -228,9 +228,9 @@ def sessions(zk: Client, hosts: str) -> None:
     thief.start(LIMIT)
     assert thief.client_id[0] == first
     stop(thief)  # which ends the session of both
-    while told.get(timeout=LIMIT) != states.KazooState.LOST:
+    while states_seen.get(timeout=LIMIT) != states.KazooState.LOST:
         pass
-    while told.get(timeout=LIMIT) != states.KazooState.CONNECTED:
+    while states_seen.get(timeout=LIMIT) != states.KazooState.CONNECTED:
         pass
     assert zk.client_id[0] != first
     assert zk.exists("/session-e") is None

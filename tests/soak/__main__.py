@@ -26,7 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="for how long (default: 10)")
     parser.add_argument("--seed", default=None, help="of the work; a run prints its seed")
-    parser.add_argument("--leak", choices=sorted(leaks.LEAKS), help="leave something behind on purpose")
+    parser.add_argument("--leak", choices=sorted(leaks.LEAKS), help="leave something on purpose")
     options = parser.parse_args()
     logging.disable()  # what clients say of lost connections would tear the table apart
     try:

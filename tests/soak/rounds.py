@@ -45,7 +45,10 @@ def forgiven() -> Iterator[None]:
 class Work:
     """The work of one client.
 
-    Arguments: `zk`; `rng`; `number`, the client's own.
+    Args:
+        zk: The client.
+        rng: For every choice.
+        number: The client's own.
     """
 
     def __init__(self, zk: zkwire.Client, rng: random.Random, number: int) -> None:

@@ -385,7 +385,7 @@ def test_the_event_loop_runs_while_the_holder_waits_for_the_end_of_a_killed_grou
 ) -> None:
     """Otherwise its session would end, and another client might own the lock while the group still runs."""
     looks = iter([True, True, False])
-    turns = []
+    turns: list[int] = []
 
     def group_is_alive(group: int) -> bool:
         asyncio.get_running_loop().call_soon(turns.append, group)
