@@ -11,6 +11,7 @@ fault is put in, one after the other, and the exit status is 0 when each was cau
 import argparse
 import asyncio
 import logging
+import math
 import random
 import signal
 import sys
@@ -41,82 +42,50 @@ def main() -> int:
     logging.basicConfig(level=logging.ERROR)
     try:
         return asyncio.run(_main(options))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):  # the latter by SIGTERM
         return 2
-    except asyncio.CancelledError:
-        return 2  # by SIGTERM
 
 
 async def _main(options: argparse.Namespace) -> int:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    if options.broken == "all":
-        return await _each_broken(options)
-    left, status = 60 * options.minutes, 0
-    first = seed = options.seed or f"{random.randrange(1 << 32):08x}"
-    number = 1
-    while left > 0 and not status:
-        seconds = min(left, ROUND)
-        status = await _round(options, seed, seconds)
-        left -= seconds
-        number += 1
-        seed = f"{first}-{number}"
-    return status
+    seed = options.seed or f"{random.randrange(1 << 32):08x}"
+    seconds = 60 * options.minutes
+    try:
+        if options.broken == "all":
+            caught = [await _is_caught(options, f"{seed}-{name}", seconds, name) for name in BROKEN]
+            print(f"{sum(caught)} of {len(caught)} caught")
+            return 0 if all(caught) else 1
+        status = 0
+        for number in range(math.ceil(seconds / ROUND)):
+            if not status:
+                its_seed = seed if number == 0 else f"{seed}-{number + 1}"
+                status = await _round(options, its_seed, min(seconds - number * ROUND, ROUND))
+        return status
+    except* ServerFailedError as group:  # of the tasks that play faults
+        print(f"a server has failed: {group.exceptions[0]}", file=sys.stderr)
+    return 2
 
 
-async def _each_broken(options: argparse.Namespace) -> int:
-    """Put in one fault after the other, each for the minutes given; return 1 if one was not caught."""
-    missed = []
-    for name in BROKEN:
-        seed = options.seed or f"{random.randrange(1 << 32):08x}"
-        plan = Plan(seed, 60 * options.minutes, _folder(options, f"{seed}-{name}"), options.clients, (name,))
-        try:
-            found = (await _played(options, plan)).violations
-        except ServerFailedError as failure:
-            print(f"{name}: a server has failed: {failure}", file=sys.stderr)
-            return 2
-        if not found:
-            missed.append(name)
-        verdict = f"caught, {len(found)} violations; the first: {found[0].name}: {found[0].text}" if found else "MISSED"
-        print(f"{name}, seed {seed}: {verdict}", flush=True)
-    print(f"{len(BROKEN) - len(missed)} of {len(BROKEN)} caught")
-    return 1 if missed else 0
+async def _is_caught(options: argparse.Namespace, seed: str, seconds: float, name: str) -> bool:
+    found = (await _played(options, seed, seconds, (name,))).violations
+    verdict = f"caught, {len(found)} violations; the first: {found[0].name}: {found[0].text}" if found else "MISSED"
+    print(f"{name}, seed {seed}: {verdict}", flush=True)
+    return bool(found)
 
 
 async def _round(options: argparse.Namespace, seed: str, seconds: float) -> int:
-    folder = _folder(options, seed)
-    print(f"seed {seed}: {seconds:g} s of faults; the log will be {folder}/history.log", flush=True)
-    broken = (options.broken,) if options.broken else ()
-    plan = Plan(seed, seconds, folder, options.clients, broken)
-    try:
-        outcome = await _played(options, plan)
-    except ServerFailedError as failure:
-        print(f"a server has failed: {failure}", file=sys.stderr)
-        return 2
+    outcome = await _played(options, seed, seconds, (options.broken,) if options.broken else ())
     for line in report(outcome):
         print(line, flush=True)
     return 1 if outcome.violations else 0
 
 
-def _folder(options: argparse.Namespace, name: str) -> Path:
-    logs: Path = options.logs
-    return logs / time.strftime(f"%m%d-%H%M%S-{name}")
-
-
-async def _played(options: argparse.Namespace, plan: Plan) -> Outcome:
-    """Play a run.
-
-    Raises:
-        ServerFailedError: if a server does not start.
-    """
-    try:
-        return await play(plan, in_memory() if options.in_memory else None)
-    except ExceptionGroup as group:  # of the tasks that play faults
-        cause: Exception = group
-        while isinstance(cause, ExceptionGroup):
-            cause = cause.exceptions[0]
-        raise cause from None
+async def _played(options: argparse.Namespace, seed: str, seconds: float, broken: tuple[str, ...]) -> Outcome:
+    folder = options.logs / time.strftime(f"%m%d-%H%M%S-{seed}")
+    print(f"seed {seed}: {seconds:g} s of faults; the log will be {folder}/history.log", flush=True)
+    return await play(Plan(seed, seconds, folder, options.clients, broken), in_memory() if options.in_memory else None)
 
 
 if __name__ == "__main__":

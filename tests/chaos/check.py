@@ -288,30 +288,26 @@ def claimed_items(records: Sequence[Record], queue: str) -> Iterator[Violation]:
     """Yield an item that was claimed after it had been handled, that was never put, or that was never handled."""
     putting = {record["item"] for record in records if record.what == "putting" and record.name == queue}
     put = {record["item"] for record in records if record.what == "put" and record.name == queue}
-    handled: dict[str, Record] = {}
+    handled: dict[str, str] = {}
     claimed: set[str] = set()
     for record in records:
-        if record.what not in ("acquired", "handled") or record.get("queue") != queue:
+        if record.what == "drained" and record.name == queue and (lost := sorted(put - claimed)):
+            yield Violation(record.at, queue, f"{len(lost)} items were never claimed: {', '.join(lost[:10])}")
+        if record.get("queue") != queue:
             continue
-        item = record["item"]
+        item, text = record["item"], ""
         if record.what == "acquired" and record["until"] > record.at:
             claimed.add(item)
             if item in handled:
-                text = (
-                    f"client {record.author} claimed the item {item}, which client {handled[item].author} had handled"
-                )
-                yield Violation(record.at, record.name, text)
-            if item not in putting:
-                yield Violation(record.at, record.name, f"client {record.author} claimed {item}, which was never put")
+                text = f"client {record.author} claimed the item {item}, which client {handled[item]} had handled"
+            elif item not in putting:
+                text = f"client {record.author} claimed {item}, which was never put"
         elif record.what == "handled":
             if item in handled:
-                text = f"clients {handled[item].author} and {record.author} both handled the item {item} to its end"
-                yield Violation(record.at, record.name, text)
-            handled[item] = record
-    drained = next((record for record in records if record.what == "drained" and record.name == queue), None)
-    if drained is not None and (lost := sorted(put - claimed)):
-        text = f"{len(lost)} items were never claimed: {', '.join(lost[:10])}"
-        yield Violation(drained.at, queue, text)
+                text = f"clients {handled[item]} and {record.author} both handled the item {item} to its end"
+            handled[item] = record.author
+        if text:
+            yield Violation(record.at, record.name, text)
 
 
 # -- what the processes report themselves -----------------------------------------------------------------

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -92,7 +92,11 @@ async def play(plan: Plan, arena: AbstractAsyncContextManager[Arena] | None = No
             journal.write("run", name="", seed=plan.seed, sync_limit=sync_limit, broken=plan.broken)
             async with zkwire.connect(there.hosts) as zk:
                 await workload.prepare(zk)
-            faults = _faults(plan, there) if plan.enough is None else []
+            servers = len(there.servers)
+            is_spared = there.ensemble is None
+            faults = schedule(plan.seed, plan.seconds, clients=plan.clients, servers=servers, spares_servers=is_spared)
+            if plan.enough is not None:
+                faults = []
             async with _clients(plan, there, journal, rng) as clients:
                 await _play(plan, there, clients, journal, faults)
             async with zkwire.connect(there.hosts) as zk:
@@ -103,11 +107,6 @@ async def play(plan: Plan, arena: AbstractAsyncContextManager[Arena] | None = No
     records = Reader(plan.folder).new()
     (plan.folder / "history.log").write_text("\n".join(printed(records, start)) + "\n", encoding="utf-8")
     return Outcome(records, check(records, EXPECTED), start, faults)
-
-
-def _faults(plan: Plan, arena: Arena) -> list[Fault]:
-    is_spared = arena.ensemble is None
-    return schedule(plan.seed, plan.seconds, clients=plan.clients, servers=len(arena.servers), spares_servers=is_spared)
 
 
 @asynccontextmanager
@@ -168,14 +167,15 @@ async def _play(
 
 async def _until_enough(folder: Path, limit: float, enough: Callable[[Sequence[Violation]], bool]) -> None:
     """Wait until `enough` says of the violations so far that they are, for `limit` seconds at most."""
-    end = time.monotonic() + limit
     reader, records = Reader(folder), list[Record]()
-    while (now := time.monotonic()) < end:
-        records += reader.new()
+
+    async def is_enough() -> bool:
+        now = time.monotonic()
+        records.extend(reader.new())
         # Of what is written while the journals are read one after the other, a part would be missing.
-        if enough(check(in_order(record for record in records if record.at <= now), EXPECTED)):
-            return
-        await asyncio.sleep(POLL)
+        return enough(check(in_order(record for record in records if record.at <= now), EXPECTED))
+
+    await _until(is_enough, limit)
 
 
 async def _until_seen(
@@ -186,27 +186,34 @@ async def _until_seen(
     It ends early when a client has failed.
     """
     missing = set(wanted)
-    try:
-        async with asyncio.timeout(limit):
-            while missing and not any(client.fails() for client in clients.values()):
-                for record in reader.new():
-                    missing -= {(record.author, record.what, record.name), ("", record.what, record.name)}
-                await asyncio.sleep(POLL)
-    except TimeoutError:
-        pass  # the caller reports what is missing
+
+    async def is_complete() -> bool:
+        for record in reader.new():
+            missing.difference_update({(record.author, record.what, record.name), ("", record.what, record.name)})
+        return not missing or any(client.fails() for client in clients.values())
+
+    await _until(is_complete, limit)
     return missing
 
 
 async def _wait_until_gone(zk: zkwire.Client, journal: Journal, limit: float) -> None:
     """Wait until the sessions of all clients have ended, also of those that were killed; write down what they left."""
-    left = await _ephemerals(zk, "/")
-    try:
-        async with asyncio.timeout(limit):
-            while left:
-                await asyncio.sleep(POLL)
-                left = await _ephemerals(zk, "/")
-    except TimeoutError:
-        journal.write("left", name="", nodes=left)
+
+    async def is_gone() -> bool:
+        return not await _ephemerals(zk, "/")
+
+    if not await _until(is_gone, limit):
+        journal.write("left", name="", nodes=await _ephemerals(zk, "/"))
+
+
+async def _until(condition: Callable[[], Awaitable[bool]], limit: float) -> bool:
+    """Wait until the condition holds; return False if it does not within `limit` seconds."""
+    end = time.monotonic() + limit
+    while not await condition():
+        if time.monotonic() > end:
+            return False
+        await asyncio.sleep(POLL)
+    return True
 
 
 async def _ephemerals(zk: zkwire.Client, path: str) -> list[str]:
