@@ -7,7 +7,7 @@ that came too late.  `recipes.common.receipts` takes care that each write is car
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Final, NamedTuple
 
@@ -226,7 +226,7 @@ class Counter:
     def watch(self) -> CounterStream:
         """Return a stream of the value, now and after each change, 0 while the node is missing.
 
-        The iteration raises what that of DecodedStream raises, and ValueError if the node holds no counter.
+        The iteration raises what that of DecodedStream raises, and ValueError if the node does not hold a counter.
         """
         return CounterStream(self._zk, self.path, self._value_of)
 
@@ -243,10 +243,3 @@ class Counter:
 
 class CounterStream(DecodedStream[int]):
     """The values of a counter; made by `Counter.watch`."""
-
-    def __init__(self, zk: Client, path: str, value_of: Callable[[Node | None], int]) -> None:
-        super().__init__(zk, path)
-        self._value_of = value_of
-
-    def _decode(self, node: Node | None) -> int:
-        return self._value_of(node)

@@ -206,7 +206,7 @@ class Group:
         if not isinstance(name, str):
             raise TypeError(f"the name of a member is a str, not {name!r}")
         if "/" in name:
-            raise ValueError(f"the name of a member is that of one node, not a path: {name!r}")
+            raise ValueError(f"the name of a member is one node's name, not a path: {name!r}")
         path = validate_path(join_path(self.path, name))
         node = PersistentNode(self._zk, path, checked_data(data), acl=self._acl, own_sessions=self._own_sessions)
         await node.acquire(within=checked_within(within))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from recipes.common.decoded_stream import DecodedStream
 from recipes.common.receipts import ANY_VERSION, ExactWriter
@@ -14,13 +14,17 @@ from zkwire import ACL, OPEN_ACL, Client, Node, validate_path
 class SharedValue:
     """Some bytes in a node, stored as Curator's SharedValue stores them.
 
+    ::
+
         value, version = await shared.get()
         if not await shared.compare_and_set(b"new", version=version): ...    # another client was faster
         async for value, version in shared.watch(): ...                      # now and after each change
 
-    Arguments: `path` of the node; whichever method is called first creates it, persistent and with `initial` in it, if
-    it is missing; `acl` of every node that is created, None: all clients may use the node, and only this one may write
-    its traces, if it has an identity.
+    Args:
+        path: The node; the method that is called first creates it, if it is missing.
+        initial: Its value then.
+        acl: The ACL of every node that is created.  None: all clients may use the node, and only this one may write its
+            write receipts, if it has an identity.
     """
 
     def __init__(self, zk: Client, path: str, initial: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
@@ -32,23 +36,34 @@ class SharedValue:
         self._writing = asyncio.Lock()  # held by the task whose write is under way; the others wait in their order
 
     async def get(self) -> tuple[bytes, int]:
-        """Return the value and its version, which grows by one with each write (request: getData).
+        """Return the value and its version, which grows by one with each write.
 
-        Order: includes everything that this client set before.  Writes of other clients may be missing; to include
-        them, call `zk.sync` first.
+        Order:
+            Includes everything that this client set before.  Writes of other clients may be missing; to include them,
+            call `zk.sync` first.
+
+        Requests:
+            getData.
         """
-        node = await self._read_or_create()
-        return node.data, node.stat.version
+        return _decoded(await self._read_or_create())
 
     async def set(self, value: bytes) -> None:
-        """Replace the value, whatever it is (request: multi).
+        """Replace the value, whatever it is.
 
         The value is written exactly once, even if a connection breaks: a repeated write never replaces what another
         client has set since the first one.
-        Raises: ConnectionLostError with `maybe_applied` only when an answer was lost and the session expired before
-        the outcome of the write was known; NoAuthError, also when this client may write the node but not create its
-        trace below it; TypeError.
-        Cancellation: the value may have been set.
+
+        Raises:
+            ConnectionLostError: with `maybe_applied`, if an answer was lost and the session expired before the outcome
+                of the write was known.
+            NoAuthError: if this client may not write the node, or not create its write receipt below it.
+            TypeError: if `value` is not bytes.
+
+        Cancellation:
+            The value may have been set.
+
+        Requests:
+            multi.
         """
         self._checked(value)
         async with self._writing:
@@ -56,9 +71,15 @@ class SharedValue:
                 await self._read_or_create()
 
     async def compare_and_set(self, value: bytes, *, version: int) -> bool:
-        """Replace the value if its version is `version`, which `get` returned; return whether it was (request: multi).
+        """Replace the value if its version is `version`, which `get` returned; return whether it was.
 
-        Raises, Cancellation: as `set`; ValueError for a negative version.
+        Errors and cancellation are those of `set`.
+
+        Raises:
+            ValueError: if `version` is negative.
+
+        Requests:
+            multi.
         """
         self._checked(value)
         if isinstance(version, bool) or not isinstance(version, int):
@@ -69,20 +90,18 @@ class SharedValue:
             if await self._writer.write(value, version):
                 return True
             # A caller that never called `get` may assume that the value begins with version 0, so create the node.
-            return version == 0 and await self._is_new() and await self._writer.write(value, version)
+            is_new = version == 0 and (await self._read_or_create()).stat.version == 0
+            return is_new and await self._writer.write(value, version)
 
     def watch(self) -> SharedValueStream:
         """Return a stream of the value and its version, now and after each change; a missing node is created.
 
-        Raises, from the iteration: as DecodedStream.
+        The iteration raises what that of DecodedStream raises.
         """
-        return SharedValueStream(self._zk, self.path, self._read_or_create)
+        return SharedValueStream(self._zk, self.path, _decoded, self._read_or_create)
 
     async def _read_or_create(self) -> Node:
         return await read_or_create(self._zk, self.path, self._initial, self._acl)
-
-    async def _is_new(self) -> bool:
-        return (await self._read_or_create()).stat.version == 0
 
     def _checked(self, value: bytes) -> bytes:
         if not isinstance(value, bytes):
@@ -93,14 +112,7 @@ class SharedValue:
 class SharedValueStream(DecodedStream[tuple[bytes, int]]):
     """The values of a SharedValue, each with its version; made by `SharedValue.watch`."""
 
-    def __init__(self, zk: Client, path: str, create: Callable[[], Awaitable[Node]]) -> None:
-        super().__init__(zk, path)
-        self._create = create
 
-    async def _create_missing(self) -> bool:
-        await self._create()
-        return True
-
-    def _decode(self, node: Node | None) -> tuple[bytes, int]:
-        assert node is not None
-        return node.data, node.stat.version
+def _decoded(node: Node | None) -> tuple[bytes, int]:
+    assert node is not None
+    return node.data, node.stat.version

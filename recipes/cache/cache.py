@@ -124,7 +124,7 @@ class Cache:
 
     After a reconnect, and in a new session, the cache reads everything again and reports what was missed as changes.
     Until then it answers with what it knows, and `is_current` is false.  Nodes that this client may not read are not
-    shown.  `stat.aversion` is that of the last read, because no event reports the change of an ACL.
+    shown.  `stat.aversion` is of the last read, because no event reports the change of an ACL.
 
     Args:
         path: The uppermost node, which need not exist.

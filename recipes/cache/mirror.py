@@ -1,8 +1,8 @@
 """The decisions of a cache: given watch events and the answers to reads, it says what to read next and what changed.
 
 Pure: no socket, no clock, no event loop.  Events and answers must be given in the order in which they came from the
-server, with one exception: an event may be given before answers that came ahead of it, but never after an answer that
-came behind it.
+server, with one exception: an event may be given before answers that came before it, but never after an answer that
+came after it.
 
 The rules:
 - An event says that a node changed, but not to what; so the node is read.  A deletion needs no read.
@@ -71,11 +71,12 @@ class _Read:
 class Mirror:
     """The known nodes of a tree.
 
-    Arguments: `root`, the path of the uppermost node; `depth`, how many levels below it belong to the mirror, None for
-    all.
-
     Always true: a node is in the mirror only if its parent is; a state in the mirror never gives way to an older one,
     except at the beginning of a new session; every node that must be read again is wanted or being read.
+
+    Args:
+        root: The path of the uppermost node.
+        depth: How many levels below it belong to the mirror, None for all.
     """
 
     def __init__(self, root: str, depth: int | None = None) -> None:
@@ -126,7 +127,7 @@ class Mirror:
     def _handle_deletion(self, path: str, zxid: int) -> list[CacheChange]:
         known = self.nodes.get(path)
         is_older = known is not None and zxid != _UNKNOWN_ZXID and known.stat.czxid >= zxid
-        # Another session may be that of an ensemble that lost its data: its zxids say nothing about the former ones.
+        # In another session the ensemble may have lost its data: its zxids say nothing about the former ones.
         if is_older and path not in self._from_former_session:
             return []  # the event is about an earlier node at this path
         # There is nothing to read any more: if the node is created again, another event comes.
@@ -140,9 +141,10 @@ class Mirror:
     def resync(self, *, is_new_session: bool = False) -> None:
         """Have everything read again, because events may have been missed.
 
-        Arguments: `is_new_session`, whether another session has begun.  Its server has seen everything that former
-        sessions showed, unless the ensemble has lost its data and its zxids have begun again.  In both cases the next
-        answer is right, even if its zxid is smaller than the known one.
+        Args:
+            is_new_session: Whether another session has begun.  Its server has seen everything that former sessions
+                showed, unless the ensemble has lost its data and its zxids have begun again.  In both cases the next
+                answer is right, even if its zxid is smaller than the known one.
         """
         if is_new_session:
             self._from_former_session.update(self.nodes, self._reading)
@@ -224,8 +226,9 @@ class Mirror:
     def _want(self, path: str, zxid: int, *, lists: bool = False, may_be_new: bool = False) -> None:
         """Have `path` read in its state at `zxid` or later, if what is known is older.
 
-        Arguments: `lists`, whether its children must be listed too; `may_be_new`, whether to read it even if it is not
-        in the mirror.
+        Args:
+            lists: Whether its children must be listed too.
+            may_be_new: Whether to read it even if it is not in the mirror.
         """
         known = self.nodes.get(path)
         read = self._reading.get(path)

@@ -28,16 +28,20 @@ class BackgroundTask:
     async def leave(self, kind: type[BaseException] | None) -> None:
         """Cancel the work, and return when its task has ended.
 
-        Arguments: `kind`, the class of the exception that leaves the body, None if there is none.
-        Raises: the error of the work, unless the body has failed with an error of its own.
-        Cancellation: is passed on to the work, which may be cleaning up, and raised when the work has ended.
+        The error of the work is raised, unless the body has failed with an error of its own.
+
+        Args:
+            kind: The class of the exception that leaves the body, None if there is none.
+
+        Cancellation:
+            Is passed on to the work, which may be cleaning up, and raised when the work has ended.
         """
         self._is_leaving = True
         cancelled: asyncio.CancelledError | None = None
         while not self._task.done():
             self._task.cancel()
             try:
-                # Not `await self._task`: a cancellation of the work could not be told from one of this task.
+                # Not `await self._task`: a cancellation of the work would look like one of this task.
                 await asyncio.wait([self._task])
             except asyncio.CancelledError as cancellation:
                 cancelled = cancellation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class DecodedStream(Generic[T]):
-    """The decoded value of the node at `path`, now and after each change: `async for value in counter.watch()`.
+    """The decoded value of a node, now and after each change: `async for value in counter.watch()`.
 
     When the node changes several times in quick succession, values in between may be left out, but never the last one.
     The iteration goes on over reconnects, and in the new session after an expiry.  A loop may be left with `break` at
@@ -28,8 +28,16 @@ class DecodedStream(Generic[T]):
         Of the wait for the next value: removes the watch from the server; the iteration may go on later.
     """
 
-    def __init__(self, zk: Client, path: str) -> None:
+    def __init__(
+        self,
+        zk: Client,
+        path: str,
+        decode: Callable[[Node | None], T],
+        create: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
         self._zk = zk
+        self._decode = decode
+        self._create = create  # creates a missing node; without it, `decode` gets None for one
         self._nodes = zk.data(path)
         # The last state read is "missing", and it has not been handled: creating the node was cancelled or has failed.
         self._is_missing = False
@@ -60,15 +68,8 @@ class DecodedStream(Generic[T]):
                 if node is not None:
                     return self._decode(node)
                 self._is_missing = True
-            was_created = await self._create_missing()
+            if self._create is not None:
+                await self._create()
             self._is_missing = False
-            if not was_created:
+            if self._create is None:
                 return self._decode(None)
-
-    async def _create_missing(self) -> bool:
-        """Create the missing node, if the recipe wants that; return whether it was created."""
-        return False
-
-    @abstractmethod
-    def _decode(self, node: Node | None) -> T:
-        """Return the value of `node`, where None stands for a missing node."""

@@ -220,7 +220,8 @@ class DoubleBarrier:
     async def _wait_for_round(self, names: list[str], bound: Bound) -> Round | None:
         """Wait for a round with us in it, and return it; None when our node is gone.
 
-        Arguments: `names`, of the children, as listed after our own node was created.
+        Args:
+            names: The names of the children, as listed after our own node was created.
         """
         while self._own in names and self._session_id == self._zk.session_id:
             await self._check_count(names)
@@ -279,9 +280,11 @@ class DoubleBarrier:
         return [name for name, node in zip(names, nodes, strict=True) if self._is_member(name, node)]
 
     def _is_member(self, name: str, node: Any) -> bool:
-        """Return whether `name` is an ephemeral node, given what its read got; report one that is no member's.
+        """Return whether `name` is an ephemeral node, given what its read got; report one that is not a member's.
 
-        Raises: any other error of the read than that the node is gone, or is another client's and not readable.
+        Raises:
+            ZooKeeperError: if the read has failed otherwise than that the node is gone, or another client's may not be
+                read.
         """
         if isinstance(node, NoNodeError):
             return False
@@ -388,7 +391,7 @@ class DoubleBarrier:
     # -- entering and leaving ---------------------------------------------------------------------------------------
 
     async def _end_round(self, ended: Round) -> None:
-        """Delete the `ready` of the round `ended`, whose members are all gone, but not that of another round.
+        """Delete the `ready` of the round `ended`, whose members are all gone, but not another round's.
 
         Another member may have ended the round, and the next one may have begun. Each beginning of a round changes the
         version of the barrier's node. That version is read before `ready`, so it belongs to the round `ended` or to an

@@ -1,4 +1,4 @@
-"""Who is at a double barrier: which children are members, in which order they came, and what a leaving one waits for.
+"""The members at a double barrier: which children they are, in which order they came, what a leaving one waits for.
 
 Pure: knows names and data of nodes, and nothing of servers.
 """
@@ -28,7 +28,8 @@ def count_of(name: str) -> int | None:
 def in_order(names: Iterable[str], own: str | None) -> list[str]:
     """Return those of `names` that are names of members, in the order in which the members came.
 
-    Arguments: `own`, the name of the member that asks.
+    Args:
+        own: The name of the member that asks.
     """
     return numbers.in_order(filter(count_of, names), sequence(own or "") or 0)
 
@@ -42,8 +43,10 @@ def to_wait_for(own: str, present: Sequence[str]) -> str | None:
     """Return the member whose departure the leaving member `own` waits for; None when no other member is left.
 
     The first member stays until it is alone, and waits for the last one. All others go at once, and wait for the first.
-    So each departure wakes one member, except for that of the first, which ends the round for all.
-    Arguments: `present`, the members of the round whose nodes exist, in their order.
+    So each departure wakes one member, except for the first member's, which ends the round for all.
+
+    Args:
+        present: The members of the round whose nodes exist, in their order.
     """
     if not [name for name in present if name != own]:
         return None

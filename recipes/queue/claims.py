@@ -5,7 +5,7 @@ unique name, is watched by the claim's lease.  At the end one transaction delete
 carried out only if the claim's own node still exists.  So a consumer that has lost its claim, perhaps without noticing,
 does not delete an item that another consumer has claimed since.  To take an item from a consumer by hand, delete the
 claim's own node first, and then `taken/<item>`.  If only the latter is deleted, a second consumer can claim the item
-while the first one still has it, and whoever is done first deletes it.
+while the first one still has it, and the consumer that is done first deletes it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from zkwire import GetChildren, GetData, Node, Transaction, ZooKeeperError
 class Item(bytes):
     """An item that belongs to this consumer as long as its claim lasts; made by `Queue.claim`.
 
-    It is the data that was put, as bytes; so is the attribute `data`.  Further attributes: `token`, the fencing token,
-    which is the czxid of the claim: every later claim of the item has a greater one; `path` of the claim's own node;
-    `entry`, the path of the item.
+    It is the data that was put, as bytes.
+
+    Attributes: `data`, the same; `token`, the fencing token, which is the czxid of the claim: every later claim of the
+    item has a greater one; `path` of the claim's own node; `entry`, the path of the item.
     """
 
     def __new__(cls, nodes: Nodes, claimed: Claimed, on_hand_back: Callable[[], None]) -> Self:

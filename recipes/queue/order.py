@@ -36,7 +36,7 @@ def checked_priority(priority: int) -> int:
     """Return `priority` if it is valid.
 
     Raises:
-        ValueError: if it is no priority, as TypeError.
+        ValueError: if it is not a priority, as TypeError.
     """
     if isinstance(priority, bool) or not isinstance(priority, int):
         raise TypeError(f"a priority is an int, not {priority!r}")

@@ -60,7 +60,7 @@ class Producer:
         self._line = Line(nodes.zk, nodes.producers, prefix="put-", acl=nodes.asked_acl)
         # In a bounded queue one task at a time tries or waits in the line; the others wait here, in their order.
         self._putting = asyncio.Lock()
-        # The same for puts that do not wait: they must not queue behind a task that waits for room.
+        # The same for puts that do not wait: they must not queue after a task that waits for room.
         self._putting_at_once = asyncio.Lock()
         self._room_data = b"" if maxsize is None else b"%d" % maxsize
         self._room: _Room | None = None
@@ -118,7 +118,7 @@ class Producer:
                         ticket = ticket or await self._line.acquire()
                         room = await self._wait_for_room(most)
                 if await self._send_in_time(items, room.version, limit):
-                    # A producer that came out of the line may have others behind it: its next put must look for them,
+                    # After a producer that came out of the line others may wait there: its next put must look for them,
                     # and so it forgets the room.
                     if ticket is None:
                         self._room = _Room(room.version + 1, room.used + len(items))
