@@ -82,7 +82,7 @@ autodoc_default_options = {
 
 
 # Classes that callers make, although their signature names a private type.
-MADE_BY_CALLERS = {"zkwire.testing.Server"}
+MADE_BY_CALLERS = {"zkwire.testing.Server", "zkwire.testing.RealEnsemble"}
 
 
 def _linked_by_its_definition(

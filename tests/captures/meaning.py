@@ -193,7 +193,7 @@ class Masker:
         return bytes(self.record(header).encode()) + event.encode()
 
     def connect_request(self, frame: bytes) -> bytes:
-        """Return the payload of a connection's first frame, masked.  Raises: DecodeError."""
+        """Return the payload of a connection's first frame, masked; raise DecodeError if it is none."""
         whole = frame + b"\0" * (len(frame) == 44)  # clients before 3.4 send no readOnly byte
         request, at = ConnectRequest.decode(whole, 0)
         known = self.session(request.session_id)

@@ -176,7 +176,7 @@ class Play:
         self.operations = 0
 
     def run(self, script: Sequence[Step]) -> None:
-        """Play all steps, and then close all sessions. Raises: Different."""
+        """Play all steps, and then close all sessions; raise Different if the answers differ."""
         halves = (self._machine, self._real)
         try:
             for half in halves:

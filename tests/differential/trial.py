@@ -43,7 +43,7 @@ class Trial:
         self.scripts = 0
 
     def play(self, steps: Sequence[Step]) -> None:
-        """Play one script. Raises: Different."""
+        """Play one script; raise Different if the answers differ."""
         play = Play(self._real, f"/d{next(_ROOTS)}")
         try:
             play.run(steps)
@@ -52,7 +52,7 @@ class Trial:
             self.scripts += 1
 
     def search(self, count: int, number: int, *, shrink: bool = True) -> None:
-        """Play `count` random scripts, from a seed. Raises: Different, with the smallest script found to show it."""
+        """Play `count` random scripts, from a seed; raise Different with the smallest script that shows it."""
 
         @seed(number)
         @settings(

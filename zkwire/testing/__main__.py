@@ -24,7 +24,7 @@ def main() -> int:
     if os.name != "posix":
         parser.error("it runs on Linux and macOS only: use zkwire.testing.Server in the process of your tests")
     if not 0 <= arguments.port < 65536:
-        parser.error(f"--port: {arguments.port} is no port")
+        parser.error(f"--port: {arguments.port} is not a port")
     try:
         server = Server(
             host=arguments.host,

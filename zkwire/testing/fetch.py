@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
@@ -60,8 +60,6 @@ NATIVE: Final = re.compile(r"(?:linux|osx|windows)-(?:x86_64|aarch_64|x86_32|ris
 # A line of jgo: group:name:jar:classifier:version:scope; most have no classifier.
 _RESOLVED: Final = re.compile(r"\s*([\w.-]+):([\w.-]+):jar:(?:([\w.-]+):)?([\w.-]+):(compile|runtime)")
 
-Say = Callable[[str], None]
-
 
 class FetchError(RuntimeError):
     """ZooKeeper or Java could not be downloaded; the message says what was tried and what to do."""
@@ -71,39 +69,45 @@ class _ToolError(Exception):
     """A program failed; the message is its own explanation."""
 
 
-def fetch(wanted: str | None, into: Path, *, say: Say = print) -> str:
+def fetch(wanted: str | None, into: Path) -> str:
     """Make sure that a ZooKeeper is in ``into``, and that there is a Java to run it; return the ZooKeeper's version.
 
-    ``wanted`` is a version ("3.8.4"), taken as named; a line ("3.8"), of which the newest available is taken;
-    or None for the newest of the default line. A version that is there already is kept. The download goes to a
-    temporary folder, which is renamed at the end, so that an interrupted fetch leaves no incomplete version.
+    A version that is there already is kept. The download goes to a temporary folder, which is renamed at the end, so
+    that an interrupted fetch leaves no incomplete version.
 
-    Raises: FetchError, when no fitting version is available, or no Java.
+    Args:
+        wanted: A version ("3.8.4"), taken as named; a line ("3.8"), of which the newest available is taken; or None for
+            the newest of the default line.
+        into: The folder to fill.
+
+    Raises:
+        FetchError: if no fitting version is available, or no Java.
     """
     if wanted is not None and not re.fullmatch(r"\d+\.\d+(\.\d+)?", wanted):
         raise FetchError(f"{wanted!r} is neither a version such as 3.8.4 nor a line such as 3.8")
     name = wanted or DEFAULT_LINE
     into = into.absolute()
-    fetch_java(into, say=say)
+    fetch_java(into)
     for version in versions_in(into):
         if fits(version, name):
-            say(f"ZooKeeper {version} is already in {into}")
+            print(f"ZooKeeper {version} is already in {into}")
             return version
     into.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into) as folder:
-            version = _fetch_jars(name, into, Path(folder), say)
+            version = _fetch_jars(name, into, Path(folder))
     except (_ToolError, RepositoryError) as error:
         what_to_do = "try again, or set ZOOKEEPER_HOME to an unpacked ZooKeeper distribution"
         raise FetchError(f"ZooKeeper {name} cannot be downloaded: {error}; {what_to_do}") from error
-    say(f"ZooKeeper {version} is in {into / version}")
+    print(f"ZooKeeper {version} is in {into / version}")
     return version
 
 
-def fetch_java(into: Path, *, say: Say = print) -> None:
+def fetch_java(into: Path) -> None:
     """Make sure that there is a Java for a ZooKeeper: if this machine has none that fits, put one into ``into``.
 
-    Raises: FetchError, when there is none to be had, or when JAVA_HOME names one that does not fit.
+    Raises:
+        FetchError: if none is available, or if JAVA_HOME names one that does not fit.
     """
     try:
         lacking = f"this machine has Java {found}" if (found := java_version(find_java())) < OLDEST_JAVA else None
@@ -113,7 +117,7 @@ def fetch_java(into: Path, *, say: Say = print) -> None:
         return
     if os.environ.get("JAVA_HOME"):
         raise FetchError(f"{lacking}: set JAVA_HOME to a Java {OLDEST_JAVA} or newer, or unset it")
-    say(f"installing a Java runtime ({JAVA})")
+    print(f"installing a Java runtime ({JAVA})")
     into = into.absolute()
     into.mkdir(parents=True, exist_ok=True)
     try:
@@ -134,7 +138,7 @@ def _prepare_java(java: Path) -> None:
     _run("java", [str(java), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error"], java.parent)
 
 
-def _fetch_jars(name: str, into: Path, work: Path, say: Say) -> str:
+def _fetch_jars(name: str, into: Path, work: Path) -> str:
     """Put the jars of version `name`, or of the newest complete version of line `name`, into `into`."""
     tools = _Tools(work / "tools")
     tools.install(RESOLVER)
@@ -151,7 +155,7 @@ def _fetch_jars(name: str, into: Path, work: Path, say: Say) -> str:
         except (_ToolError, RepositoryError) as error:
             if version == candidates[-1]:
                 raise
-            say(f"skipped {version}: {error}")
+            print(f"skipped {version}: {error}")
         else:
             _put_in_place(jars, into / version, Path(f"zookeeper-{version}.jar"))
             break
@@ -228,7 +232,8 @@ def _write_pom(work: Path, version: str) -> Path:
 class _Tools:
     """A virtual environment in a folder that does not exist yet.
 
-    Raises: _ToolError from every method.
+    Raises:
+        _ToolError: from every method.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -4,14 +4,14 @@
     from zkwire.testing.fixtures import zk, zk_server        # or so, in any conftest.py or test module
 
     async def test_service(zk): ...                          # zk: a connected Client
-    async def test_restart(zk, zk_server): ...               # zk_server: the running Server behind it
+    async def test_restart(zk, zk_server): ...               # zk_server: the running Server that it uses
     def test_script(zk_process): ...                         # zk_process: a ServerProcess, for tests that block
 
 An `async def` test that uses one of them runs in an event loop of its own, together with the server and the client:
-there is no thread and no other process. The test fails when it takes too long, leaves a task behind, or causes a call
+there is no thread and no other process. The test fails when it takes too long, leaves a task, or causes a call
 of the loop's exception handler. Other tests are not affected. A fixture `zk_options` that returns Options changes the
 settings. The examples of a Hypothesis test share one server and one client. A unittest.TestCase has a loop of its own,
-so it cannot use `zk` and `zk_server`. Any test can use `zk_process`, whose server is a process of its own.
+so it cannot use `zk` and `zk_server`. Any test can use `zk_process`, a server in a process of its own.
 
 This is the only module of the package that imports the client, and the only one that needs pytest.
 """
@@ -42,8 +42,11 @@ __all__ = ["Options", "zk", "zk_process", "zk_server"]
 class Options:
     """The settings that a fixture `zk_options` may return.
 
-    Arguments: `server` and `client`, keyword arguments for Server and for zkwire.connect; `time_limit`, seconds that a
-    test may take; `process`, keyword arguments for the ServerProcess of `zk_process`.
+    Args:
+        server: Keyword arguments for Server.
+        client: Keyword arguments for zkwire.connect.
+        time_limit: The seconds that a test may take.
+        process: Keyword arguments for the ServerProcess of `zk_process`.
     """
 
     server: Mapping[str, Any] = field(default_factory=dict)
@@ -103,7 +106,7 @@ class _Stage:
 
     @contextlib.contextmanager
     def ends(self) -> Iterator[None]:
-        """Close everything at the end of the block, and fail if the test left something behind."""
+        """Close everything at the end of the block, and fail if the test left something."""
         __tracebackhide__ = True
         try:
             yield
@@ -121,7 +124,7 @@ class _Stage:
             self._is_open = False
             with self._runner:
                 self._runner.run(self._close())
-                gc.collect()  # a future whose exception was never retrieved reports it when it is collected
+                gc.collect()  # a future with an exception that was never retrieved reports it when it is collected
 
     async def _connect(self) -> zkwire.Client:
         async with asyncio.timeout(self._options.time_limit):
@@ -144,7 +147,7 @@ class _Stage:
             await self._client.close()
         await self.server.close()
         left = asyncio.all_tasks() - {asyncio.current_task()}
-        self._complaints += [f"a task was left behind: {task!r}" for task in left]
+        self._complaints += [f"a task was left: {task!r}" for task in left]
 
     def _complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -181,7 +184,7 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
     inner: Any = None if given is None else given.inner_test
 
     def leave() -> None:
-        """Runs last, for a test whose setup failed before it could run too.  The test may be run again."""
+        """Undo what is done here, also for a test with a setup that failed; the test may be run again."""
         item.obj = test
         if given is not None:
             given.inner_test = inner

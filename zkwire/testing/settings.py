@@ -11,10 +11,7 @@ _LONGEST = (2**31 - 1) / 1000  # seconds: servers count milliseconds in 32 bits
 
 
 def check_seconds(name: str, value: object) -> None:
-    """Return if `value` is a time that a server can count.
-
-    Raises: TypeError, ValueError.
-    """
+    """Return if `value` is a time that a server can count; raise TypeError or ValueError if not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a number of seconds, not {type(value).__name__}")
     if not value >= 0.001:  # written so that a NaN is refused too
@@ -24,13 +21,13 @@ def check_seconds(name: str, value: object) -> None:
 
 
 def check_range(shortest_name: str, shortest: float, longest_name: str, longest: float) -> None:
-    """Return if `shortest` is not above `longest`.  Raises: ValueError."""
+    """Return if `shortest` is not above `longest`; raise ValueError if it is."""
     if shortest > longest:
         raise ValueError(f"{shortest_name} is {shortest:g} s, and {longest_name} is only {longest:g} s")
 
 
 def check_number(name: str, value: object, least: int, most: int) -> None:
-    """Return if `value` is an int from `least` to `most`.  Raises: TypeError, ValueError."""
+    """Return if `value` is an int from `least` to `most`; raise TypeError or ValueError if not."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an int, not {type(value).__name__}")
     if not least <= value <= most:
@@ -38,7 +35,7 @@ def check_number(name: str, value: object, least: int, most: int) -> None:
 
 
 def check_text(name: str, value: object, *, may_be_empty: bool = False) -> None:
-    """Return if `value` is a text of one line.  Raises: TypeError, ValueError, without the value in the message."""
+    """Return if `value` is a text of one line; errors do not show the value."""
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a str, not {type(value).__name__}")
     if not value and not may_be_empty:
@@ -48,7 +45,7 @@ def check_text(name: str, value: object, *, may_be_empty: bool = False) -> None:
 
 
 def check_lines(name: str, lines: Mapping[str, str]) -> None:
-    """Return if `lines` maps names to texts, each of one line.  Raises: TypeError, ValueError."""
+    """Return if `lines` maps names to texts, each of one line."""
     if not isinstance(lines, Mapping):
         raise TypeError(f"{name} must be a mapping of str to str, not {type(lines).__name__}")
     for key, value in lines.items():

@@ -205,7 +205,7 @@ def test_options_reach_server_client_and_limit(printed: str) -> None:
 def test_what_a_test_leaves_behind_fails_it(printed: str) -> None:
     expected = {"test_task": "FAILED", "test_exception": "FAILED", "test_assertion": "FAILED", "test_next": "PASSED"}
     assert outcomes(printed, "left") == expected, printed
-    assert "a task was left behind: <Task pending name='left by a test'" in printed
+    assert "a task was left: <Task pending name='left by a test'" in printed
     assert "ZeroDivisionError: nothing handled it" in printed
 
 
@@ -258,7 +258,7 @@ async def test_flaky(zk, zk_server):
 def test_examples_of_hypothesis_share_the_server_of_their_test(printed: str) -> None:
     expected = {"test_examples": "PASSED", "test_failing": "FAILED", "test_leaving_a_task": "FAILED"}
     assert outcomes(printed, "examples") == {**expected, "test_next": "PASSED"}, printed
-    assert "a task was left behind: <Task pending name='forgotten'" in printed
+    assert "a task was left: <Task pending name='forgotten'" in printed
     assert "ResourceWarning" not in printed
 
 

@@ -75,7 +75,8 @@ def is_allowed(acl: Sequence[ACL], perms: int, identities: Sequence[Identity]) -
 def stored(acl: Sequence[ACL], identities: Sequence[Identity]) -> tuple[ACL, ...]:
     """Return `acl` as a node stores it: without repeats, `auth` replaced by the identities of the connection.
 
-    Raises: Refused.
+    Raises:
+        Refused: if it has an entry that no node can have.
     """
     kept: list[ACL] = []
     for entry in {(entry.perms, entry.scheme, entry.id): entry for entry in acl}.values():

@@ -74,7 +74,7 @@ class RequestBytes:
 
 
 class Choice(TypedDict, total=False):
-    """How a fault chooses requests, see Faults."""
+    """How a fault chooses requests, see `Faults.drop_before`."""
 
     path: PathPattern
     session: int | None
@@ -233,34 +233,43 @@ F = TypeVar("F", bound=Fault)
 
 
 class Faults:
-    """The faults of a server; each method returns a fault that is active at once, and that `with` can bound.
-
-    Args of every method that choose requests:
-        operation: A name in ZooKeeper's own terms ("create" means every kind of create, "getChildren" and
-            "setWatches" both of theirs), a request class or an opcode for exactly that request, None for every
-            request but a ping.
-        path: The node named by the request, or by any operation of a transaction: a str for exactly that node, a
-            compiled pattern that must match the whole path, None for any.
-        session: The id of a session, None for all.
-        nth: The first of the fitting requests that is hit, from 1.
-        times: How many are hit, None for all from there on.
-    """
+    """The faults of a server; each method returns a fault that is active at once, and that `with` can bound."""
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
 
     def drop_before(self, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
-        """Drop the connection when a chosen request arrives; the request is not carried out."""
+        """Drop the connection when a chosen request arrives; the request is not carried out.
+
+        Args:
+            operation: A name in ZooKeeper's own terms ("create" means every kind of create, "getChildren" and
+                "setWatches" both of theirs), a request class or an opcode for exactly that request, None for every
+                request but a ping.
+            path: The node named by the request, or by any operation of a transaction: a str for exactly that node, a
+                compiled pattern that must match the whole path, None for any.
+            session: The id of a session, None for all.
+            nth: The first of the fitting requests that is hit, from 1.
+            times: How many are hit, None for all from there on; 1 by default.
+        """
         choice.setdefault("times", 1)
         return self._begin(Fault("drop_before", Selector(operation, **choice), self._fault_ended))
 
     def drop_after(self, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
-        """Carry out a chosen request and drop its connection in place of the reply."""
+        """Carry out a chosen request and drop its connection in place of the reply.
+
+        Args:
+            operation: As for `drop_before`, and so are the others.
+        """
         choice.setdefault("times", 1)
         return self._begin(Fault("drop_after", Selector(operation, **choice), self._fault_ended))
 
     def answering(self, operation: Operation, error: Refusal, **choice: Unpack[Choice]) -> Fault:
-        """Answer requests with `error` (a ServerError, its class, or a code) without carrying them out."""
+        """Answer requests with an error without carrying them out.
+
+        Args:
+            operation: As for `drop_before`, and so are the others; `times` is None by default.
+            error: A ServerError, its class, or a code.
+        """
         code = error if isinstance(error, int) else error.code
         if code == 0:
             raise ValueError("0 is the code of success: give an error that has a code")
@@ -272,6 +281,9 @@ class Faults:
         Without an argument, or with `session` alone, it holds all output from now on; otherwise it holds the reply to
         each chosen request.
 
+        Args:
+            operation: As for `drop_before`, and so are the others; `times` is None by default.
+
         Order:
             What follows on the same connection, events too, waits for the held reply.
         """
@@ -282,6 +294,10 @@ class Faults:
 
         Without an argument, or with `session` alone, it delays all output from now on; otherwise it delays the reply to
         each chosen request. A reply that is delayed when the block ends is still sent at its time.
+
+        Args:
+            seconds: How long, by the server's clock.
+            operation: As for `drop_before`, and so are the others; `times` is None by default.
 
         Order:
             What follows on the same connection, events too, waits for the delayed reply.

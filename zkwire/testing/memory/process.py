@@ -25,11 +25,17 @@ class ServerProcess:
         with ServerProcess() as server:
             ... server.hosts ...
 
-    Arguments, in seconds: `tick_time`; `max_session_timeout`, 20 ticks when None.
-    Raises: ServerFailedError when it does not start; ValueError and TypeError for settings that no server can have;
-    NotImplementedError on Windows.
+    It ends with the `with` block, by `close`, and with the process that made it, however that process ends.
 
-    It ends with the `with` block, by `close`, and with the process that made it, however that ends.
+    Args:
+        tick_time: The server's tick in seconds.
+        max_session_timeout: The longest session timeout in seconds; 20 ticks when None.
+
+    Raises:
+        ServerFailedError: if it does not start.
+        ValueError: if no server can have these settings.
+        TypeError: if one of them has the wrong type.
+        NotImplementedError: on Windows.
     """
 
     def __init__(self, *, tick_time: float = 2.0, max_session_timeout: float | None = None) -> None:

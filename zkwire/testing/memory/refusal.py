@@ -8,8 +8,9 @@ from zkwire.errors import ServerError
 class Refused(Exception):
     """Raised to answer a request with an error.
 
-    Arguments: `error`, the class of zkwire.errors with the code; `body`, what follows the header, which is empty but
-    in one case.
+    Args:
+        error: The class of zkwire.errors with the code.
+        body: What follows the header, which is empty but in one case.
     """
 
     def __init__(self, error: type[ServerError], body: bytes = b"") -> None:

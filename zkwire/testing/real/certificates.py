@@ -49,14 +49,19 @@ class Certificates:
 def make_certificates(folder: Path) -> Certificates:
     """Make an authority, a certificate for a server on loopback and one for a client, as files in `folder`.
 
-    Raises: OpenSSLError.
+    Raises:
+        OpenSSLError: if the command is missing or fails.
     """
     ca = authority(folder, "ca")
     return Certificates(ca, issue(ca, folder, "server"), issue(ca, folder, "client"))
 
 
 def authority(folder: Path, name: str) -> Certificate:
-    """Make a certificate, valid from now for two days, that may sign others.  Raises: OpenSSLError."""
+    """Make a certificate, valid from now for two days, that may sign others.
+
+    Raises:
+        OpenSSLError: if the command is missing or fails.
+    """
     return _make(folder, name, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
 
@@ -65,9 +70,15 @@ def issue(
 ) -> Certificate:
     """Make a certificate signed by `ca`, for servers and clients alike.
 
-    Arguments: `name`, of the files and the subject; `hosts`, the names that it is valid for: "DNS:zk1", "IP:127.0.0.1";
-    `expired`, whether it was valid until yesterday only.
-    Raises: OpenSSLError.
+    Args:
+        ca: The authority.
+        folder: The folder for the files.
+        name: The name of the files and of the subject.
+        hosts: The names that it is valid for: "DNS:zk1", "IP:127.0.0.1".
+        expired: Whether it was valid until yesterday only.
+
+    Raises:
+        OpenSSLError: if the command is missing or fails.
     """
     names = ("-addext", f"subjectAltName={','.join(hosts)}")
     use = ("-addext", "basicConstraints=critical,CA:FALSE", "-addext", "extendedKeyUsage=serverAuth,clientAuth")

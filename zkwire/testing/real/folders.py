@@ -1,8 +1,8 @@
 """The folders of test servers: private ones, which the next start removes if their owner was killed.
 
 A folder may hold passwords, so it must not stay for ever.  Each contains a file that its owner has locked.  The server
-inherits the lock, and the system ends it with the last of both processes, however these end.  So a folder whose lock is
-free has no owner.  Knows nothing of servers.
+inherits the lock, and the system ends it with the last of both processes, however these end.  So a folder
+with a free lock has no owner.  Knows nothing of servers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OwnFolder:
 
 
 def _remove_abandoned() -> None:
-    """Remove the folders of this user whose owner and server have ended without removing them."""
+    """Remove the folders of this user that an owner and its server have left at their end."""
     for lock_file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
         try:
             if lock_file.parent.lstat().st_uid != os.getuid():

@@ -43,13 +43,16 @@ class Installation:
 def find_zookeeper(version: str | None = None) -> Installation:
     """Find a ZooKeeper on this machine.
 
-    Looks at, in this order: the environment's ``ZOOKEEPER_HOME`` (an unpacked distribution);
+    Searches, in this order: the environment's ``ZOOKEEPER_HOME`` (an unpacked distribution);
     ``.zookeeper/<version>/`` in the current folder, in each folder above it, and beside the ``zkwire`` package, the
-    newest first; Debian's package. ``version`` is an exact version ("3.8.4") or a line ("3.8"); None takes the first
-    that is found. What is found is run: a ``.zookeeper`` in or above the current folder is left out when it belongs to
-    another user than this one or root, or when everyone may write to it.
+    newest first; Debian's package. What is found is run: a ``.zookeeper`` in or above the current folder is left out
+    if it belongs to another user than this one or root, or if everyone may write to it.
 
-    Raises ZooKeeperMissingError when there is none that fits.
+    Args:
+        version: An exact version ("3.8.4") or a line ("3.8"); None takes the first that is found.
+
+    Raises:
+        ZooKeeperMissingError: if there is none that fits.
     """
     candidates = []
     home = os.environ.get("ZOOKEEPER_HOME")
@@ -85,7 +88,7 @@ def _stores() -> list[Path]:
 
 def _distrust(store: Path, name: str) -> str | None:
     """Return why what is in folder `name` of a ``.zookeeper`` must not be run, None if it may."""
-    if store.parent == PROJECT:  # a user who can write beside the package can change the package
+    if store.parent == PROJECT:  # a user with the right to write beside the package can change the package
         return None
     if os.name != "posix":  # RealServer says that it does not run there
         return None
@@ -130,7 +133,8 @@ def _installed_by_debian() -> Installation | None:
 def find_java() -> str:
     """Return the path of a `java` command: of JAVA_HOME, else a fetched one, else the first on the path.
 
-    Raises ZooKeeperMissingError when there is none.
+    Raises:
+        ZooKeeperMissingError: if there is none.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -154,7 +158,11 @@ def _fetched_java() -> str | None:
 
 
 def java_version(java: str) -> int:
-    """Return the version of a `java` command, such as 17.  Raises ZooKeeperMissingError when the command fails."""
+    """Return the version of a `java` command, such as 17.
+
+    Raises:
+        ZooKeeperMissingError: if the command fails.
+    """
     done = subprocess.run([java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     stated = re.search(r'version "(?:1\.)?(\d+)', done.stderr)  # Java 8 is version "1.8.0"
     if done.returncode != 0 or stated is None:

@@ -1,4 +1,4 @@
-"""Downloads files of a repository of jars, and refuses each whose checksum is missing or wrong.
+"""Downloads files of a repository of jars, and refuses each with a missing or wrong checksum.
 
 This module knows the layout of a Maven repository, and the mirror that the settings of Maven name. It must not know
 which jars a server needs.
@@ -51,7 +51,8 @@ class Artifact:
 class Repository:
     """A repository at an http or https address.
 
-    Raises: RepositoryError from every method.
+    Raises:
+        RepositoryError: from every method, if a file is missing or its checksum is missing or wrong.
     """
 
     def __init__(self, url: str) -> None:
@@ -63,7 +64,7 @@ class Repository:
         try:
             listed = ElementTree.fromstring(self._verified(path))
         except ElementTree.ParseError as error:
-            raise RepositoryError(f"{self.url}/{path} is no XML: {error}") from error
+            raise RepositoryError(f"{self.url}/{path} is not XML: {error}") from error
         return [element.text or "" for element in listed.iter("version")]
 
     def download(self, artifacts: Sequence[Artifact], into: Path) -> None:
@@ -87,7 +88,7 @@ class Repository:
         # The one kind of checksum that a repository has for every file; TLS protects the way from there.
         stated = re.match(rb"\s*([0-9a-fA-F]{40})\b", self._read(f"{path}.sha1"))
         if stated is None:
-            raise RepositoryError(f"{self.url}/{path}.sha1 is no checksum")
+            raise RepositoryError(f"{self.url}/{path}.sha1 is not a checksum")
         if hashlib.sha1(content, usedforsecurity=False).hexdigest() != stated[1].decode().lower():
             raise RepositoryError(f"{self.url}/{path} does not have the checksum that is stated in {path}.sha1")
 
@@ -107,15 +108,18 @@ class Repository:
 def mirror_of_central(settings: Path) -> str | None:
     """Return the address of the mirror that Maven's settings name for its central repository, None if there is none.
 
-    Arguments: `settings`, the path of a settings.xml, which need not exist.
-    Raises: RepositoryError when it is no XML.
+    Args:
+        settings: The path of a settings.xml, which need not exist.
+
+    Raises:
+        RepositoryError: if it is not XML.
     """
     if not settings.exists():
         return None
     try:
         root = ElementTree.parse(settings).getroot()
     except ElementTree.ParseError as error:
-        raise RepositoryError(f"{settings} is no XML: {error}") from error
+        raise RepositoryError(f"{settings} is not XML: {error}") from error
     for mirror in root.iterfind("{*}mirrors/{*}mirror"):
         mirrored = {name.strip() for name in mirror.findtext("{*}mirrorOf", "").split(",")}
         if mirrored & _MIRRORED and "!central" not in mirrored:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Any
 
@@ -21,7 +20,6 @@ from zkwire.wire.requests import (
     GetDataRequest,
     PingRequest,
     Request,
-    SyncRequest,
 )
 
 
@@ -98,19 +96,6 @@ def test_success_is_no_error_and_a_delay_not_negative() -> None:
     for seconds in (-1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="a delay lasts"):
             Faults().delay_replies(seconds)
-
-
-async def test_hits_can_be_waited_for() -> None:
-    faults = Faults()
-    fault = faults.drop_before(SyncRequest, times=None)
-    waiting = asyncio.create_task(fault.until_hit(2))
-    hits(faults, payload(SyncRequest("/")))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    hits(faults, payload(SyncRequest("/")))
-    await waiting
-    await fault.until_hit(2)
-    assert repr(fault) == "<the fault drop_before, hits: 2>"
 
 
 # -- the clock that they wait by ----------------------------------------------------------------------

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.machine_client import DELETED, EPHEMERAL, OPEN, SEQUENTIAL, Client, World
+from tests.support.machine_client import DELETED, OPEN, SEQUENTIAL, Client, World
 from zkwire.testing.memory.machine import Settings
 from zkwire.wire.records import ACL, ConnectResponse
 from zkwire.wire.requests import (
     AddWatchRequest,
     CreateContainerRequest,
-    CreateTTLRequest,
     DeleteRequest,
     GetChildren2Request,
     GetDataRequest,
@@ -148,40 +147,3 @@ def test_a_container_goes_once_its_last_child_has_gone(world: World) -> None:
     assert client.look() == [(DELETED, "/c")]
     assert client.event_zxids == [before + 1]
     assert client.exists("/unused").zxid == before + 1
-
-
-def test_a_ttl_node_goes_when_it_is_childless_and_unchanged_for_its_time() -> None:
-    """It goes at the clean-up after its time to live."""
-    world = World(Settings(tick_time=TICK, container_interval=1.0, max_session_timeout=1000.0))
-    client = world.client(timeout=1_000_000)
-    client.ask(CreateTTLRequest("/t", b"", OPEN, 5, 5_000))
-    client.ask(CreateTTLRequest("/with", b"", OPEN, 5, 5_000))
-    client.create("/with/child")
-    world.sleep(4.0)
-    client.set("/t")
-    world.sleep(5.0)
-    assert client.exists("/t").err == 0, "a set starts its time again"
-    world.sleep(1.0)
-    assert client.exists("/t").err == -101
-    assert client.exists("/with").err == 0
-    client.ask(DeleteRequest("/with/child", -1))
-    world.sleep(1.0)
-    assert client.exists("/with").err == -101
-
-
-def test_a_restart_keeps_nodes_and_sessions_and_drops_connections_and_watches(world: World) -> None:
-    """Sessions get their full timeout again."""
-    client = world.client(timeout=4_000)
-    client.create("/e", flags=EPHEMERAL)
-    client.ask(AddWatchRequest("/e", 0))
-    world.now += 100.0  # it was down for long: the time of its sessions begins again
-    world.machine.restart(world.now)
-    assert client.is_closed
-    assert not world.machine.connections
-    assert not world.machine.watches.by_path
-    world.sleep(3.9)
-    again = Client(world)
-    assert again.connect(resume=client, seen=2) is not None
-    assert again.exists("/e").reply.stat.ephemeral_owner == client.session_id
-    fresh = world.client()
-    assert fresh.session_id != client.session_id

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -100,35 +98,6 @@ async def test_it_has_no_address_before_it_is_started_and_after_it_is_closed() -
     assert not server.is_running
     with pytest.raises(RuntimeError, match="no port"):
         _ = server.port
-
-
-async def test_a_closed_server_gives_its_port_back_and_starts_empty() -> None:
-    server = Server()
-    await server.start()
-    port = server.port
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create("/a", b"")
-    await server.close()
-    async with Server(port=port) as other, zkwire.connect(other.hosts) as zk:
-        assert await zk.exists("/a") is None
-    await server.start()
-    async with zkwire.connect(server.hosts) as zk:
-        assert await zk.exists("/a") is None
-    await server.close()
-
-
-async def test_closing_right_behind_a_connect_leaves_nothing() -> None:
-    for turns in range(4):
-        server = Server()
-        await server.start()
-        with socket.socket() as client:
-            client.setblocking(False)
-            assert client.connect_ex(("127.0.0.1", server.port)) in (0, 115, 36)
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await server.close()
-        assert len(asyncio.all_tasks()) == 1
-        gc.collect()  # a socket left open warns, and a warning is an error
 
 
 # -- down and up --------------------------------------------------------------------------------------
