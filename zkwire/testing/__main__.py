@@ -19,7 +19,7 @@ def main() -> int:
     parser.add_argument("--tick-time", type=float, default=2.0, help="the server's tick in seconds (default: 2)")
     longest = "the longest session timeout that is granted, in seconds (default: 20 ticks)"
     parser.add_argument("--max-session-timeout", type=float, default=None, help=longest)
-    parser.add_argument("--with-stdin", action="store_true", help="end when the standard input does")
+    parser.add_argument("--with-stdin", action="store_true", help="end when the standard input, a pipe, does")
     arguments = parser.parse_args()
     if os.name != "posix":
         parser.error("it runs on Linux and macOS only: use zkwire.testing.Server in the process of your tests")
@@ -58,19 +58,13 @@ async def _serve(server: Server, address: str, *, with_stdin: bool) -> int:
 
 
 def _end_with_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    """Set `ended` when the standard input ends."""
-    if sys.stdin is None:  # it was closed before the start
-        ended.set()
-        return
+    """Set `ended` when the standard input, which is a pipe, ends."""
 
     def read_input() -> None:
         if not os.read(sys.stdin.fileno(), _READ_SIZE):
             ended.set()
 
-    try:
-        loop.add_reader(sys.stdin.fileno(), read_input)
-    except PermissionError:  # a file or /dev/null, which cannot be waited for: nothing will come after what it has
-        ended.set()
+    loop.add_reader(sys.stdin.fileno(), read_input)
 
 
 if __name__ == "__main__":

@@ -195,8 +195,8 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
     if given is None:
         item.obj = _on_stage(stage, test, answers_coroutine=type(item) is not pytest.Function)
     else:
-        given.inner_test = _example_on_stage(stage, inner)
-        item.obj = _examples_on_stage(stage, test)
+        given.inner_test = _on_stage(stage, inner, is_last=False)  # one example; all share the stage
+        item.obj = _on_stage(stage, test)
     return stage
 
 
@@ -218,41 +218,21 @@ def _async_test(item: pytest.Function) -> Any:
     return test if inspect.iscoroutinefunction(test) else None
 
 
-def _on_stage(stage: _Stage, test: Callable[..., Coroutine[Any, Any, object]], *, answers_coroutine: bool) -> Any:
-    """Return a plain function that runs `test` in the loop of `stage`.
+def _on_stage(stage: _Stage, test: Callable[..., Any], *, is_last: bool = True, answers_coroutine: bool = False) -> Any:
+    """Return a plain function that runs `test` in the loop of `stage`, and closes that if this is the last run.
 
     When a plugin for async tests handles the test, too, the plugin gets a coroutine that does nothing.
     """
+    is_async = inspect.iscoroutinefunction(test)
 
     @functools.wraps(test)
     def run(*args: object, **kwargs: object) -> Coroutine[Any, Any, None] | None:
         __tracebackhide__ = True
-        with stage.ends():
-            stage.run(test(*args, **kwargs))
+        with stage.ends() if is_last else contextlib.nullcontext():
+            answer = test(*args, **kwargs)
+            if is_async:
+                stage.run(answer)
         return _nothing() if answers_coroutine else None
-
-    return run
-
-
-def _example_on_stage(stage: _Stage, test: Callable[..., Coroutine[Any, Any, object]]) -> Callable[..., None]:
-    """Return a plain function that runs one example of `test` in the loop of `stage`, which all examples share."""
-
-    @functools.wraps(test)
-    def run(*args: object, **kwargs: object) -> None:
-        __tracebackhide__ = True
-        stage.run(test(*args, **kwargs))
-
-    return run
-
-
-def _examples_on_stage(stage: _Stage, test: Callable[..., None]) -> Callable[..., None]:
-    """Return a function that runs `test`, a test of Hypothesis, and closes `stage` after the last example."""
-
-    @functools.wraps(test)
-    def run(*args: object, **kwargs: object) -> None:
-        __tracebackhide__ = True
-        with stage.ends():
-            test(*args, **kwargs)
 
     return run
 

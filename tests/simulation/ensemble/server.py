@@ -258,7 +258,7 @@ class SimulatedServer(Process):
         role = self.role
         if role is None or not role.is_serving:
             return _NOT_SERVING
-        zxid, count = self.replica.last_zxid, self.replica.tree.count
+        zxid, count = self.replica.last_zxid, len(self.replica.tree.nodes)
         return (
             f"Zookeeper version: {VERSION}\nLatency min/avg/max: 0/0.0/0\nReceived: 1\nSent: 1\n"
             f"Connections: {len(self.clients)}\nOutstanding: 0\nZxid: {zxid:#x}\nMode: {role.name}\n"

@@ -48,7 +48,7 @@ def _srvr(machine: Machine, clients: str = "") -> str:
         "Outstanding": 0,
         "Zxid": f"{machine.last_zxid:#x}",
         "Mode": "standalone",
-        "Node count": machine.tree.count,
+        "Node count": len(machine.tree.nodes),
     }
     return f"Zookeeper version: {VERSION}\n{clients}{_pairs(values, ': ')}"
 
@@ -125,7 +125,7 @@ def _mntr(machine: Machine) -> str:
         "zk_num_alive_connections": len(machine.connections),
         "zk_avg_latency": 0.0,
         "zk_outstanding_requests": 0,
-        "zk_znode_count": machine.tree.count,
+        "zk_znode_count": len(machine.tree.nodes),
         "zk_global_sessions": len(machine.sessions),
         "zk_packets_sent": machine.sent,
         "zk_packets_received": machine.received,

@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from types import TracebackType
 from typing import Final, Self
 
 from zkwire.testing.real.server import ServerFailedError
@@ -64,9 +63,7 @@ class ServerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -11,13 +11,13 @@ from typing import Final
 from zkwire.errors import BadArgumentsError, MarshallingError, NoWatcherError
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
-from zkwire.testing.memory.state import NO_ZXID, Event, ServerConnection, State, encode_text
+from zkwire.testing.memory.state import NO_ZXID, Event, ServerConnection, State
 from zkwire.testing.memory.tree import Node
 from zkwire.testing.memory.watch_manager import CHILD, DATA, KINDS, PERSISTENT, RECURSIVE
 from zkwire.wire import requests
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply
-from zkwire.wire.primitives import INT, encode_buffer
+from zkwire.wire.primitives import INT, encode_buffer, encode_nullable_ustring
 from zkwire.wire.records import Perms
 
 _ERROR_TYPE: Final = -1
@@ -70,8 +70,7 @@ def get_acl(state: State, connection: ServerConnection, request: requests.GetACL
     node = _readable(state, connection, request.path, Perms.READ | Perms.ADMIN)
     is_admin = access.is_allowed(node.acl, Perms.ADMIN, connection.identities)
     shown = node.acl if is_admin else access.masked(node.acl)
-    entries = [INT.pack(entry.perms) + encode_text(entry.scheme) + encode_text(entry.id) for entry in shown]
-    return INT.pack(len(entries)) + b"".join(entries) + node.stat()
+    return INT.pack(len(shown)) + b"".join(entry.encode() for entry in shown) + node.stat()
 
 
 def get_all_children_number(
@@ -94,13 +93,13 @@ def get_ephemerals(state: State, connection: ServerConnection, request: requests
 
 def sync(state: State, connection: ServerConnection, request: requests.SyncRequest) -> bytes:
     """Return the path of the request: a server without followers has nothing to wait for."""
-    return encode_text(request.path)
+    return encode_nullable_ustring(request.path)
 
 
 def who_am_i(state: State, connection: ServerConnection, request: requests.WhoAmIRequest) -> bytes:
     """Return the identities of the connection."""
-    known = [encode_text(identity.scheme) + encode_text(identity.user) for identity in connection.identities]
-    return INT.pack(len(known)) + b"".join(known)
+    known = [requests.ClientInfoRecord(identity.scheme, identity.user) for identity in connection.identities]
+    return requests.WhoAmIReply(known).encode()
 
 
 def ping(state: State, connection: ServerConnection, request: requests.PingRequest) -> bytes:

@@ -306,17 +306,14 @@ class Server(Faults):
         connection = link.connection
         assert connection is not None
         machine = self._running()
-        now = self.clock.time()
-        # Faults strike after the handshake only, and a frame without a header is no request.
-        is_request = connection.session is not None and len(payload) >= HEADER_BYTES
-        request = RequestBytes(payload) if self._faults and is_request else None
-        hit = (
-            []
-            if request is None or connection.session is None
-            else self._striking(REQUEST, connection.session.id, request)
-        )
+        request: RequestBytes | None = None
+        hit: list[Fault] = []
+        # Faults strike after the handshake only, and a frame without a header is not a request.
+        if self._faults and connection.session is not None and len(payload) >= HEADER_BYTES:
+            request = RequestBytes(payload)
+            hit = self._striking(REQUEST, connection.session.id, request)
         if request is None or not hit:
-            machine.receive(connection, payload, now)
+            machine.receive(connection, payload, self.clock.time())
             return
         self.flush()  # the replies to earlier requests are sent first: the faults do not concern them
         names = [fault.name for fault in hit]
@@ -326,7 +323,7 @@ class Server(Faults):
         if "answering" in names:
             machine.reply(connection, request.xid, machine.last_zxid, hit[names.index("answering")].code)
         else:
-            machine.receive(connection, payload, now)
+            machine.receive(connection, payload, self.clock.time())
         if "drop_after" in names:
             link.drop()
         else:
@@ -351,11 +348,10 @@ class Server(Faults):
         if machine is None:
             return
         for connection in machine.take_dirty():
-            link = self._by_connection.get(connection)
-            if link is not None:
-                self._send(link, [])
+            if connection in self._by_connection:
+                self._send(self._by_connection[connection], [])
         deadline = machine.next_deadline()
-        if deadline is not None and (self._timer is None or deadline < self._timer_at):
+        if self._timer is None or deadline < self._timer_at:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = deadline
@@ -379,12 +375,9 @@ class Server(Faults):
             self.flush()
 
     def _links_of(self, session_id: int) -> list[ServerLink]:
-        session_id = signed(session_id)
-        return [
-            link
-            for connection, link in self._by_connection.items()
-            if connection.session is not None and connection.session.id == session_id
-        ]
+        session = None if self._machine is None else self._machine.sessions.by_id.get(signed(session_id))
+        connection = None if session is None else session.connection
+        return [] if connection is None else [self._by_connection[connection]]
 
     def _named_sessions(self) -> str:
         return ", ".join(f"{session_id % 2**64:#x}" for session_id in self.sessions) or "none"

@@ -6,7 +6,6 @@ Knows the parts that it consists of (tree, watches, sessions) and the layout of 
 from __future__ import annotations
 
 import enum
-import re
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +18,7 @@ from zkwire.testing.memory.sessions import ServerSession, Sessions
 from zkwire.testing.memory.tree import Node, Tree
 from zkwire.testing.memory.watch_manager import SEE_CHILDREN, SEE_DATA, Watches
 from zkwire.testing.settings import check_number, check_range, check_seconds, check_text
-from zkwire.wire.primitives import encode_buffer, encode_nullable_ustring
+from zkwire.wire.primitives import encode_nullable_ustring
 from zkwire.wire.records import ACL, EVENT_XID, Perms
 
 _SYNC_CONNECTED: Final = 3
@@ -27,20 +26,7 @@ NO_ZXID: Final = -1
 
 _REPLY: Final = struct.Struct(">iiqi")  # the frame's length and the reply's header
 _EVENT: Final = struct.Struct(">ii")
-_BEYOND_16_BITS: Final = re.compile("[\U00010000-\U0010ffff]")
 _HEADER_SIZE: Final = _REPLY.size - 4
-
-
-def encode_text(text: str | None) -> bytes:
-    """Return a string as Java writes it: a character beyond U+FFFF as two surrogates of three bytes each."""
-    if text is None or text.isascii():
-        return encode_nullable_ustring(text)
-    return encode_buffer(_BEYOND_16_BITS.sub(_as_surrogates, text).encode("utf-8", "surrogatepass"))
-
-
-def _as_surrogates(found: re.Match[str]) -> str:
-    beyond = ord(found[0]) - 0x10000
-    return chr(0xD800 + (beyond >> 10)) + chr(0xDC00 + (beyond & 0x3FF))
 
 
 class Event(enum.IntEnum):
@@ -174,7 +160,7 @@ class State:
 
     def notify(self, connection: ServerConnection, event: int, path: str, zxid: int) -> None:
         """Send an event."""
-        body = _EVENT.pack(event, _SYNC_CONNECTED) + encode_text(path)
+        body = _EVENT.pack(event, _SYNC_CONNECTED) + encode_nullable_ustring(path)
         self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), EVENT_XID, zxid, 0) + body)
 
     def close(self, connection: ServerConnection) -> None:

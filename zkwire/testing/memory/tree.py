@@ -61,10 +61,11 @@ class Node:
         """Whether the node belongs to a session."""
         return self.owner > 0
 
-    @property
-    def ttl(self) -> int | None:
-        """The time to live in ms, None for a node without."""
-        return self.owner - _TTL if _TTL < self.owner < 0 else None
+    def is_due(self, now: int) -> bool:
+        """Return whether a container or TTL node without children must be deleted at the wall time `now`, in ms."""
+        if self.owner == CONTAINER:
+            return self.creates > 0  # a container that never had a child stays
+        return now - self.mtime > self.owner - _TTL
 
     def stat(self) -> bytes:
         """Return the node's Stat as it goes over the wire."""
@@ -121,11 +122,6 @@ class Tree:
         config = self.nodes[CONFIG_NODE]
         config.acl = READ_ONLY_ACL
         config.aversion = -1
-
-    @property
-    def count(self) -> int:
-        """How many nodes the server says it has: the root is counted twice."""
-        return len(self.nodes)
 
     def create(self, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time: int) -> Node:
         """Add the node `path`, whose parent is there, and return it."""
@@ -186,16 +182,8 @@ class Tree:
 
     def expired(self, now: int) -> Collection[str]:
         """Return the containers and TTL nodes that must be deleted at the wall time `now`, in ms."""
-        due = []
-        for path in sorted(self.containers):
-            node = self.nodes[path]
-            if not node.children and node.creates > 0:  # a container that never had a child stays
-                due.append(path)
-        for path in sorted(self.ttls):
-            node = self.nodes[path]
-            if not node.children and node.ttl is not None and now - node.mtime > node.ttl:
-                due.append(path)
-        return due
+        candidates = [(path, self.nodes[path]) for path in (*sorted(self.containers), *sorted(self.ttls))]
+        return [path for path, node in candidates if not node.children and node.is_due(now)]
 
     # -- a multi: all or nothing --------------------------------------------------------------------------
 

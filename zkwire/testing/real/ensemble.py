@@ -6,9 +6,9 @@ Knows how the members of one ensemble are configured to find each other. `zkwire
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final, Self, Unpack
+from typing import Final, NamedTuple, Self, Unpack
 
 from zkwire.testing.real.loopback import free_ports
 from zkwire.testing.real.server import (
@@ -25,8 +25,7 @@ from zkwire.testing.settings import check_lines, check_number
 READY_TIME_LIMIT: Final = 45.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Ports:
+class _Ports(NamedTuple):
     client: int
     secure: int
     quorum: int
@@ -241,7 +240,7 @@ class RealEnsemble:
         servers = [
             EnsembleServer(
                 number,
-                _Ports(next(free), next(free), next(free), next(free)),
+                _Ports(*itertools.islice(free, 4)),
                 is_observer=self._voters < number <= self._size,
                 **self._options,
             )

@@ -216,15 +216,6 @@ async def _create_and_read(hosts: str) -> None:
         assert (await zk.get("/a")).data == b"x"
 
 
-@pytest.mark.parametrize("before", ["", "exec <&-", "exec < /dev/null", "exec < /etc/hosts"])
-def test_the_command_ends_with_its_input_of_whatever_kind(before: str) -> None:
-    command = [sys.executable, "-m", "zkwire.testing", "--port", "0", "--with-stdin"]
-    shell = ["sh", "-c", f'{before or ":"}; exec "$@"', "sh", *command]
-    ended = subprocess.run(shell, input="", capture_output=True, text=True, timeout=60, check=False)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "nothing is kept" in ended.stdout
-
-
 def test_a_process_that_was_forked_meanwhile_does_not_keep_the_server() -> None:
     """As multiprocessing does: the child has all descriptors of its parent, the server's input among them."""
     gate, key = os.pipe()
