@@ -5,6 +5,7 @@ Linux: a child that is killed together with its parent, and a parent that gets t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -70,15 +71,13 @@ def _has_running_process(group: int) -> bool:
 
 
 def _load_prctl() -> Callable[..., int] | None:
-    if sys.platform != "linux":
-        return None
-    try:
-        import ctypes
+    if sys.platform == "linux":
+        with contextlib.suppress(ImportError, OSError, AttributeError):
+            import ctypes
 
-        loaded: Callable[..., int] = ctypes.CDLL(None).prctl
-    except (ImportError, OSError, AttributeError):
-        return None
-    return loaded
+            loaded: Callable[..., int] = ctypes.CDLL(None).prctl
+            return loaded
+    return None
 
 
 # Loaded with the module: between fork and exec nothing should be imported.

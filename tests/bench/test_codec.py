@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from bench import codec
 from bench.codec import EXCHANGES, Exchange
 from zkwire.wire.records import Stat
 
@@ -23,9 +22,3 @@ def test_struct_by_hand_does_the_same_as_the_codec(exchange: Exchange) -> None:
     assert end == len(exchange.answer.encode())
     fields = [plain(getattr(decoded, field.name)) for field in dataclasses.fields(decoded)]
     assert list(exchange.decode(exchange.answer.encode())) == fields
-
-
-def test_each_exchange_is_measured_in_batches() -> None:
-    for took in (codec.ours(2 * codec.BATCH + 1), codec.by_hand(2 * codec.BATCH + 1)):
-        assert list(took) == list(EXCHANGES)
-        assert all(len(each) == 3 and min(each) > 0 for each in took.values())

