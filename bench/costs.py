@@ -16,7 +16,6 @@ under way.
 import argparse
 import asyncio
 import gc
-import json
 import os
 import platform
 import secrets
@@ -35,7 +34,7 @@ import zkwire
 from bench import rows
 from bench.rawline import server_version
 from bench.rows import Row
-from bench.servers import ROOT, add_server_options, kind_of, positive, say, scratch, serving
+from bench.servers import ROOT, add_server_options, kind_of, positive, say, scratch, serving, write_json
 from bench.status import with_status
 from recipes import Lease, Lock
 from zkwire import Client
@@ -237,9 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 with scratch(server, folder):
                     asyncio.run(measure_memory(str(server), folder, found))
     print("\n".join(rows.table(list(found.values()))))
-    if options.json:
-        report = rows.plain(list(found.values()))
-        options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(options, rows.plain(list(found.values())))
     return 0
 
 

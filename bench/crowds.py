@@ -21,7 +21,6 @@ Everything runs in one process and one event loop.  The lines and their floors, 
 import argparse
 import asyncio
 import collections
-import json
 import secrets
 import sys
 import time
@@ -39,7 +38,7 @@ from bench import frames, rawline, rows
 from bench.frames import RefusedError
 from bench.rawline import RawSession
 from bench.rows import Row
-from bench.servers import add_server_options, kind_of, positive, say, scratch, serving
+from bench.servers import add_server_options, kind_of, positive, say, scratch, serving, write_json
 from bench.status import with_status
 from recipes import Cache, Lock
 from zkwire import Client, SessionState
@@ -266,8 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"crowds on ZooKeeper {rawline.server_version(*server)}{kind_of(options)}", flush=True)
         found = measure(server, chroot, options)
     print("\n".join(rows.table(found)))
-    if options.json:
-        options.json.write_text(json.dumps(rows.plain(found), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(options, rows.plain(found))
     return 0
 
 

@@ -19,7 +19,6 @@ peers/ the same races against other clients.
 """
 
 import argparse
-import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ from bench import picture, raceline, tally
 from bench.crew import CONTESTANTS, USUAL, Crew
 from bench.disturbance import processor_times, stolen
 from bench.figures import Figures, histogram
-from bench.servers import add_server_options, kind_of, say, serving
+from bench.servers import add_server_options, kind_of, say, serving, write_json
 from bench.status import with_status
 from bench.tally import OURS, Tally
 from bench.track import laid_out
@@ -69,8 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             results.append(tally.plain(workers, found, taken))
             tallies += found.values()
         report = raceline.plain(options, track, _server(options), results)
-        if options.json:
-            options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_json(options, report)
         if options.svg:
             options.svg.write_text(picture.drawn(report), encoding="utf-8")
     if any(one.overlaps or one.misordered for one in tallies):

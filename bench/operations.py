@@ -17,7 +17,6 @@ import argparse
 import asyncio
 import collections
 import gc
-import json
 import os
 import platform
 import secrets
@@ -36,7 +35,7 @@ from bench import codec, frames, rawline
 from bench.figures import Figures, median
 from bench.frames import RefusedError
 from bench.rawline import RawSession
-from bench.servers import add_server_options, kind_of, positive, say, scratch, serving
+from bench.servers import add_server_options, kind_of, positive, say, scratch, serving, write_json
 from bench.status import with_status
 from bench.turns import SESSION_TIMEOUT
 from recipes import Lock
@@ -243,16 +242,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with scratch(servers[0], folder):
             results = _measure(str(servers[0]), folder, options)
         print(_report(results))
-        if options.json:
-            report = {
-                "zookeeper": version,
-                "python": platform.python_version(),
-                "cores": os.cpu_count(),
-                "rounds": options.rounds,
-                "count": options.count,
-                "operations": {name: _plain(*both) for name, both in results.items()},
-            }
-            options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        report = {
+            "zookeeper": version,
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+            "rounds": options.rounds,
+            "count": options.count,
+            "operations": {name: _plain(*both) for name, both in results.items()},
+        }
+        write_json(options, report)
     return 0
 
 

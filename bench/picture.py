@@ -131,12 +131,6 @@ def _panel(panel: Mapping[str, Any], top: float, low: float, high: float, styles
     return lines
 
 
-def _median(contestant: tuple[str, Mapping[str, Any]]) -> float:
-    """Return by what the legend is sorted; a contestant without a figure comes last."""
-    median: float | None = contestant[1]["median"]
-    return math.inf if median is None else median
-
-
 def _ticks(low: float, high: float) -> list[int]:
     """Return the round times between two: 1, 2 and 5 times a power of ten."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

@@ -13,7 +13,6 @@ a change of the machine's speed affects all of them; of the rounds, the medians 
 
 import argparse
 import asyncio
-import json
 import secrets
 import sys
 import time
@@ -27,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import zkwire
 from bench.figures import median
-from bench.servers import add_server_options, positive, serving
+from bench.servers import add_server_options, positive, serving, write_json
 from bench.status import with_status
 from recipes import Counter, Queue
 from recipes.partitioner import division
@@ -191,9 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rates = asyncio.run(measure(hosts, options))
     for name, figures in rates.items():
         print(f"{name:36} {median(figures):8.0f} in a second    {' '.join(f'{rate:.0f}' for rate in figures)}")
-    if options.json:
-        report = {name: {"median": median(figures), "rounds": figures} for name, figures in rates.items()}
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_json(options, {name: {"median": median(figures), "rounds": figures} for name, figures in rates.items()})
     return 0
 
 

@@ -59,7 +59,8 @@ class RawSession:
     def call(self, request: bytes, *tolerated: int) -> tuple[int, int, memoryview]:
         """Send a frame and return its reply's zxid, error code and body; the body is valid until the next call.
 
-        Raises RefusedError for an error code that is not tolerated.
+        Raises:
+            RefusedError: for an error code that is not tolerated.
         """
         self._socket.sendall(request)
         while True:

@@ -22,7 +22,6 @@ so have ``kazoo``'s clients, in a process of their own.  Each is left alone for 
 import argparse
 import asyncio
 import collections
-import json
 import math
 import os
 import re
@@ -42,7 +41,7 @@ import zkwire
 from bench.crew import START_TIME_LIMIT, WorkerFailedError
 from bench.disturbance import processor_times, stolen
 from bench.peers import builds
-from bench.servers import ROOT, fetch_zookeeper, positive, say
+from bench.servers import ROOT, fetch_zookeeper, positive, say, write_json
 from bench.status import with_status
 from recipes import Lease, Lock
 from zkwire import Client
@@ -342,9 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     share = "" if taken is None else f"; the host took {taken:.1%} of the processors' time"
     print(f"{options.clients} clients at rest on {SERVERS} servers{share}")
     print("\n".join(table(found, options.timeout)))
-    if options.json:
-        report = {name: plain(phase) for name, phase in found.items()}
-        options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(options, {name: plain(phase) for name, phase in found.items()})
     return 0
 
 

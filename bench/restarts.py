@@ -16,7 +16,6 @@ started again; the next one follows when all servers serve again and all clients
 
 import argparse
 import asyncio
-import json
 import logging
 import math
 import sys
@@ -32,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import zkwire
 from bench.crew import START_TIME_LIMIT
-from bench.servers import fetch_zookeeper, positive, say
+from bench.servers import fetch_zookeeper, positive, say, write_json
 from bench.status import with_status
 from recipes import Lease, Lock
 from zkwire import Client, SessionState
@@ -130,9 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{way:9}  lost {figures.lost}, least certainty {figures.least:.2f} of the timeout,"
             f" {figures.reconnects} reconnects, {figures.seconds:.0f} s"
         )
-    if options.json:
-        report = {way: asdict(figures) for way, figures in found.items()}
-        options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(options, {way: asdict(figures) for way, figures in found.items()})
     return 1 if any(figures.lost for figures in found.values()) else 0
 
 

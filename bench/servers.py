@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import contextlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,12 @@ def add_server_options(parser: argparse.ArgumentParser) -> None:
     where.add_argument(
         "--no-fsync", action="store_true", help="start a real ZooKeeper that does not force its log to disk"
     )
+
+
+def write_json(options: argparse.Namespace, report: object) -> None:
+    """Write the report into the file that `--json` names, if it names one."""
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def positive(text: str) -> int:

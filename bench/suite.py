@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.disturbance import processor_times, stolen
 from bench.rawline import server_version
-from bench.servers import ROOT, add_server_options, kind_of, serving
+from bench.servers import ROOT, add_server_options, kind_of, serving, write_json
 from bench.status import with_status
 from zkwire.session.hosts import parse
 
@@ -134,16 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"\n== {name}", flush=True)
             outcomes[name] = run(PROGRAMS[name], hosts, Path(folder), quick=options.quick)
     print("\n".join(table(outcomes)))
-    if options.json:
-        report = {
-            "zookeeper": version,
-            "server": "given" if options.hosts else f"real{kind_of(options)}",
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-            "cores": os.cpu_count(),
-            "benchmarks": {name: outcome.plain() for name, outcome in outcomes.items()},
-        }
-        options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    report = {
+        "zookeeper": version,
+        "server": "given" if options.hosts else f"real{kind_of(options)}",
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "benchmarks": {name: outcome.plain() for name, outcome in outcomes.items()},
+    }
+    write_json(options, report)
     return next((outcome.status for outcome in outcomes.values() if outcome.status), 0)
 
 

@@ -64,8 +64,10 @@ class Track:
     ) -> dict[str, Tally]:
         """Run all rounds with one number of workers and return the results.
 
-        A contestant that fails is removed from `contestants`, the others go on.  Raises WorkerFailedError when it is
-        one of those that are `needed`.
+        A contestant that fails is removed from `contestants`, the others go on.
+
+        Raises:
+            WorkerFailedError: if one that is `needed` fails.
         """
         tallies = {name: Tally() for name in contestants}
         for number in range(rounds):

@@ -17,7 +17,6 @@ not be measured.
 """
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -30,7 +29,7 @@ from bench.disturbance import processor_times, stolen
 from bench.peers import builds
 from bench.peers.builds import MANIFESTS, Command, MissingError
 from bench.peers.teams import Teams
-from bench.servers import add_server_options, kind_of, say, serving
+from bench.servers import add_server_options, kind_of, say, serving, write_json
 from bench.status import with_status
 from bench.tally import FLOOR, OURS
 from bench.track import laid_out
@@ -126,8 +125,7 @@ def _measure(options: argparse.Namespace, commands: dict[str, Command]) -> int:
             results.append(tally.plain(workers, found, taken))
             wrong += found[OURS].overlaps
         report = raceline.plain(options, track, "given" if options.hosts else f"real{kind_of(options)}", results)
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_json(options, report)
     if options.svg:
         options.svg.write_text(picture.drawn(report), encoding="utf-8")
     if wrong:

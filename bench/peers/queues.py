@@ -17,7 +17,6 @@ queue, and a turn is an item put or taken, or a number of items put at once.
 import argparse
 import asyncio
 import itertools
-import json
 import secrets
 import sys
 import tempfile
@@ -31,7 +30,7 @@ from bench.figures import median
 from bench.peers import builds
 from bench.peers.builds import Command
 from bench.peers.teams import Teams
-from bench.servers import add_server_options, kind_of, positive, say, serving
+from bench.servers import add_server_options, kind_of, positive, say, serving, write_json
 from bench.status import with_status
 from bench.turns import ITEMS_AT_ONCE, Order
 from zkwire.session.hosts import Address, parse
@@ -169,9 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     share = "" if taken is None else f"; the host took {taken:.1%} of the processors' time"
     print(f"items in a second, medians of {options.rounds} rounds of {ITEMS}{kind_of(options)}{share}")
     print("\n".join(table(found)))
-    if options.json:
-        report = {str(shape): rates for shape, rates in found.items()}
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    write_json(options, {str(shape): rates for shape, rates in found.items()})
     return 0
 
 
