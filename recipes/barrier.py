@@ -6,22 +6,14 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
+import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.notices import Notices
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
-from zkwire import (
-    ACL,
-    OPEN_ACL,
-    Client,
-    InvalidACLError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    validate_path,
-)
+from zkwire import ACL, OPEN_ACL, Client, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -68,15 +60,15 @@ class Barrier:
             acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             try:
                 await self._zk.create(self.path, acl=acl)
-            except NoNodeError:
+            except zkwire.NoNodeError:
                 parent = self.path.rpartition("/")[0] or "/"
                 await self._zk.ensure_path(parent, acl=OPEN_ACL if self._acl is None else self._acl)
                 continue
-            except InvalidACLError:
+            except zkwire.InvalidACLError:
                 if not was_refused(self._zk, acl):
                     raise
                 continue
-            except NodeExistsError as error:
+            except zkwire.NodeExistsError as error:
                 stat = await self._zk.exists(self.path)
                 if stat is None:
                     continue
@@ -104,11 +96,11 @@ class Barrier:
         await until_answered(self._zk, self._remove, repeats=True)
 
     async def _remove(self) -> None:
-        with contextlib.suppress(NoNodeError):
+        with contextlib.suppress(zkwire.NoNodeError):
             while True:
                 try:
                     return await self._zk.delete(self.path)
-                except NotEmptyError:
+                except zkwire.NotEmptyError:
                     self._notices.report(self.path, "has nodes below it, which are removed with it")
                     await self._zk.delete_tree(self.path)
 
@@ -137,7 +129,7 @@ class Barrier:
 
     async def _wait(self, bound: Bound, seen: set[int]) -> None:
         """Return when the barrier is gone; `seen` keeps its czxid over the sessions of one wait."""
-        with contextlib.suppress(NoNodeError):
+        with contextlib.suppress(zkwire.NoNodeError):
             while True:
                 node, watch = await self._zk.get_and_watch(self.path)
                 try:

@@ -12,26 +12,13 @@ from copy import copy
 from types import TracebackType
 from typing import Final, Self, TypeGuard
 
+import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.event_loops import OneLoop
 from recipes.common.notices import Notices
 from recipes.common.persistent_node import PersistentNode, checked_data
 from recipes.common.retrying import read, until_answered
-from zkwire import (
-    ACL,
-    Client,
-    GetData,
-    NoAuthError,
-    Node,
-    NoNodeError,
-    SessionClosedError,
-    SessionState,
-    ValueStream,
-    WatchEvent,
-    ZooKeeperError,
-    join_path,
-    validate_path,
-)
+from zkwire import ACL, Client, GetData, Node, SessionState, WatchEvent, join_path, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +42,7 @@ class Member:
         self._one_loop = OneLoop(f"the member {self.path}")
         self._one_loop.check()
         loop = asyncio.get_running_loop()
-        self._over: asyncio.Future[ZooKeeperError | None] = loop.create_future()
+        self._over: asyncio.Future[zkwire.ZooKeeperError | None] = loop.create_future()
         self._is_reported = False  # the error that has ended the membership was raised or returned to the caller
         self._keep_task: asyncio.Task[None] | None = None
         self._timer = loop.call_later(_UNWATCHED, self._start_keeping)
@@ -68,7 +55,7 @@ class Member:
     ) -> None:
         try:
             await self.leave()
-        except ZooKeeperError:
+        except zkwire.ZooKeeperError:
             if kind is None:
                 raise
 
@@ -125,11 +112,11 @@ class Member:
         if gone is not None:
             await gone
         error = self._over.result()
-        if error is not None and not self._is_reported and not isinstance(error, SessionClosedError):
+        if error is not None and not self._is_reported and not isinstance(error, zkwire.SessionClosedError):
             self._is_reported = True
             raise error
 
-    async def lost(self) -> ZooKeeperError | None:
+    async def lost(self) -> zkwire.ZooKeeperError | None:
         """Wait until the membership has ended; return the error that has ended it, None if the member has left.
 
         Returns:
@@ -151,10 +138,10 @@ class Member:
     async def _keep(self) -> None:
         try:
             await self._node.keep()
-        except ZooKeeperError as error:
+        except zkwire.ZooKeeperError as error:
             self._end(error)
 
-    def _end(self, error: ZooKeeperError | None) -> None:
+    def _end(self, error: zkwire.ZooKeeperError | None) -> None:
         if not self._over.done():
             self._over.set_result(error)
 
@@ -226,7 +213,7 @@ class Group:
         """
         try:
             names = await until_answered(self._zk, lambda: self._zk.get_children(self.path))
-        except NoNodeError:
+        except zkwire.NoNodeError:
             return {}
         found = await read(self._zk, *(GetData(join_path(self.path, name)) for name in names))
         members = {}
@@ -240,15 +227,15 @@ class Group:
         return MembersStream(self._zk, self.path, self._notices)
 
 
-def _is_member(node: Node | ZooKeeperError, path: str, notices: Notices) -> TypeGuard[Node]:
+def _is_member(node: Node | zkwire.ZooKeeperError, path: str, notices: Notices) -> TypeGuard[Node]:
     """Return whether the node at `path`, or the error of its read, is a member's; report a node that is not.
 
     Raises:
         ZooKeeperError: if the read has failed otherwise than that the node is gone, or may not be read.
     """
-    if isinstance(node, NoNodeError):
+    if isinstance(node, zkwire.NoNodeError):
         return False
-    if isinstance(node, NoAuthError):
+    if isinstance(node, zkwire.NoAuthError):
         notices.report(path, "may not be read by this client (its ACL), so it is not shown as a member")
         return False
     if isinstance(node, BaseException):
@@ -259,7 +246,7 @@ def _is_member(node: Node | ZooKeeperError, path: str, notices: Notices) -> Type
     return True
 
 
-class MembersStream(ValueStream[dict[str, bytes]]):
+class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
     """The members of a group, now and after each change; made by `Group.watch`.
 
     Of changes in quick succession some may be left out, but never the last one.  The stream goes on after a reconnect,
@@ -324,10 +311,10 @@ class MembersStream(ValueStream[dict[str, bytes]]):
         unknown = [name for name in self._names if name not in self._known]
         reads = [GetData(join_path(self.path, name), into=self._watches) for name in unknown]
         for name, node in zip(unknown, await self._zk.pipeline(reads), strict=True):
-            if isinstance(node, NoNodeError):  # the watch on the group fires when a member has left
+            if isinstance(node, zkwire.NoNodeError):  # the watch on the group fires when a member has left
                 continue
             self._known[name] = node.data if _is_member(node, join_path(self.path, name), self._notices) else None
-            if isinstance(node, NoAuthError):
+            if isinstance(node, zkwire.NoAuthError):
                 self._unwatched.add(name)
         members = {name: data for name, data in self._known.items() if data is not None}
         return members.copy(), members

@@ -15,26 +15,12 @@ from types import TracebackType
 from typing import Final, Self
 from weakref import WeakSet
 
+import zkwire
 from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
 from recipes.common.arguments import checked_within
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
-from zkwire import (
-    Client,
-    EventStream,
-    GetChildren,
-    GetData,
-    NoAuthError,
-    Node,
-    NoNodeError,
-    ProtocolError,
-    Resync,
-    ServerError,
-    SessionExpiredError,
-    SessionState,
-    ZooKeeperError,
-    validate_path,
-)
+from zkwire import Client, GetChildren, GetData, Node, SessionState, validate_path
 
 # The answer to one request may have 64 MiB, and a node, with the server's default setting, a little less than one.
 _NODES_PER_REQUEST: Final = 60
@@ -198,7 +184,7 @@ class Cache:
     ) -> None:
         await self._stop()
         failure = None if self._task is None or self._task.cancelled() else self._task.exception()
-        if error is None and failure is not None and not isinstance(failure, ZooKeeperError):
+        if error is None and failure is not None and not isinstance(failure, zkwire.ZooKeeperError):
             raise failure  # a bug in the cache, which must not stay unseen
 
     # -- asking -------------------------------------------------------------------------------------------------------
@@ -274,11 +260,11 @@ class Cache:
             except BaseExceptionGroup as errors:
                 raise errors.exceptions[0] from None
 
-    async def _follow_events(self, events: EventStream) -> None:
+    async def _follow_events(self, events: zkwire.EventStream) -> None:
         while True:
             # A refusal is one of the watch, in a new session: the next attempt sets it again.
             event = await until_answered(self._zk, lambda: anext(events), renews=False)
-            if isinstance(event, Resync):
+            if isinstance(event, zkwire.Resync):
                 self._awaits_resync = False
                 former, self._session_id = self._session_id, self._zk.session_id
                 self._mirror.resync(is_new_session=self._session_id != former)
@@ -319,13 +305,13 @@ class Cache:
                     self._deliver(self._mirror.handle_answer(question, answer))
                 continue
             self._mirror.give_up(batch)
-            if isinstance(outcome, ProtocolError) and size > 1:
+            if isinstance(outcome, zkwire.ProtocolError) and size > 1:
                 # The answer was too large: these nodes are larger than a server accepts by default.
                 self._nodes_per_request = size // 2
             # After the end of a session the next read waits for the Resync, see _follow_states; without renewal the
             # events end instead.
-            elif not isinstance(outcome, SessionExpiredError):
-                if isinstance(outcome, ProtocolError):
+            elif not isinstance(outcome, zkwire.SessionExpiredError):
+                if isinstance(outcome, zkwire.ProtocolError):
                     outcome.path, _ = batch[0]  # the only one
                 raise outcome
 
@@ -336,16 +322,16 @@ class Cache:
         results = iter(await self._zk.get_many(reads))
         answers = [Answer(next(results), next(results) if question.lists else ()) for question in batch]
         for question, answer in zip(batch, answers, strict=True):
-            if isinstance(answer.node, ServerError):
+            if isinstance(answer.node, zkwire.ServerError):
                 self._raise_unless_missing(question.path, answer.node)
         return answers
 
-    def _raise_unless_missing(self, path: str, error: ServerError) -> None:
+    def _raise_unless_missing(self, path: str, error: zkwire.ServerError) -> None:
         """Raise `error`, unless it only means that the node at `path` is not part of the mirror."""
-        if isinstance(error, NoNodeError):
+        if isinstance(error, zkwire.NoNodeError):
             return
         # A cache that may not even read its own node is probably a mistake: say so when it is entered.
-        if isinstance(error, NoAuthError) and (self._is_completed or path != self.path):
+        if isinstance(error, zkwire.NoAuthError) and (self._is_completed or path != self.path):
             return
         raise error
 

@@ -8,24 +8,13 @@ from collections.abc import Collection, Sequence
 from copy import copy
 from typing import Final, NoReturn
 
+import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.shared_nodes import make_container, wait_for_session
 from recipes.common.waiting import LEAVES_WITHIN, bounded
-from zkwire import (
-    ACL,
-    OPEN_ACL,
-    Client,
-    GetChildren,
-    GetData,
-    InvalidACLError,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    WatchSet,
-    ZooKeeperError,
-)
+from zkwire import ACL, OPEN_ACL, Client, GetChildren, GetData, WatchSet
 
 _HINT_NOT_EPHEMERAL: Final = (
     "it is not an ephemeral node, so no session's end removes it: delete it, or use another name"
@@ -132,7 +121,7 @@ class PersistentNode:
             if not self._is_made and self._zk.session_id:
                 await self._wait_until_withdrawn()
             raise
-        except ZooKeeperError as error:
+        except zkwire.ZooKeeperError as error:
             self._error = error
             self._settled.set()
             raise
@@ -193,25 +182,25 @@ class PersistentNode:
             self._tried_in.add(session_id)
             try:
                 _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, recover=True, acl=acl)
-            except NoNodeError:
+            except zkwire.NoNodeError:
                 await make_container(self._zk, self._parent, OPEN_ACL if self._acl is None else self._acl)
-            except InvalidACLError:
+            except zkwire.InvalidACLError:
                 if not was_refused(self._zk, acl):
                     raise
-            except NodeExistsError as error:
+            except zkwire.NodeExistsError as error:
                 await self._wait_until_free(error, waits_for)
             else:
                 self._session_id, self._czxid, self._is_made = stat.ephemeral_owner, stat.czxid, True
                 self._settled.set()
                 return
 
-    async def _wait_until_free(self, error: NodeExistsError, waits_for: Collection[int] | None) -> None:
+    async def _wait_until_free(self, error: zkwire.NodeExistsError, waits_for: Collection[int] | None) -> None:
         """Wait until the node of another session is gone, if we are to wait for that; otherwise raise `error`."""
-        with contextlib.suppress(NoNodeError):
+        with contextlib.suppress(zkwire.NoNodeError):
             while True:
                 try:
                     node, watch = await self._zk.get_and_watch(self.path)
-                except NoAuthError:
+                except zkwire.NoAuthError:
                     error.hint = _HINT_UNREADABLE
                     raise error from None
                 try:
@@ -238,7 +227,7 @@ class PersistentNode:
             async with self._write_lock:
                 try:
                     await self._zk.set(self.path, data)
-                except NoNodeError:
+                except zkwire.NoNodeError:
                     self._is_made = False
                 else:
                     self._data = data
@@ -255,7 +244,7 @@ class PersistentNode:
             # It is set before the node is read: a connection that breaks in between brings nothing that goes unnoticed.
             names, node = await self._zk.pipeline([GetChildren(self.path, into=watches), GetData(self.path)])
             for answer in (node, names):
-                if isinstance(answer, NoNodeError):
+                if isinstance(answer, zkwire.NoNodeError):
                     return
                 if isinstance(answer, BaseException):
                     raise answer
@@ -269,7 +258,7 @@ class PersistentNode:
         may lag behind the server that executed the create: hence the sync.  While no server answers, the client alone
         sees to it.
         """
-        with contextlib.suppress(ZooKeeperError, TimeoutError):
+        with contextlib.suppress(zkwire.ZooKeeperError, TimeoutError):
             async with asyncio.timeout(LEAVES_WITHIN):
                 await self._zk.sync(self.path)
                 await self._wait_until_gone()

@@ -14,26 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import read_synced, result, until_answered
 from recipes.common.shared_nodes import wait_for_session
-from zkwire import (
-    ACL,
-    BadVersionError,
-    Client,
-    ConnectionLostError,
-    GetData,
-    InvalidACLError,
-    NoAuthError,
-    NoChildrenForEphemeralsError,
-    Node,
-    NoNodeError,
-    SessionExpiredError,
-    Transaction,
-    TransactionError,
-    join_path,
-)
+from zkwire import ACL, Client, GetData, Node, Transaction, join_path
 
 ANY_VERSION: Final = -1
 
@@ -107,17 +93,17 @@ class Receipts:
                 await transaction.commit()
                 receipt.version += 1
                 was_carried_out = True
-            except ConnectionLostError as lost:
+            except zkwire.ConnectionLostError as lost:
                 was_carried_out = await self._look_up(receipt, lost)
-        except TransactionError as refused:
+        except zkwire.TransactionError as refused:
             cause = refused.cause
-            if isinstance(cause, NoNodeError) and cause.path == receipt.path:
+            if isinstance(cause, zkwire.NoNodeError) and cause.path == receipt.path:
                 return False  # the receipt was deleted by hand: the next try creates another one
-            if isinstance(cause, InvalidACLError) and was_refused(self._zk, acl):
+            if isinstance(cause, zkwire.InvalidACLError) and was_refused(self._zk, acl):
                 return False  # the next try creates the receipt with another ACL
-            if isinstance(cause, NoAuthError) and cause.path == receipt.path:
+            if isinstance(cause, zkwire.NoAuthError) and cause.path == receipt.path:
                 cause.hint = _RECEIPT_HINT.format(parent=self._parent)
-            if isinstance(cause, NoChildrenForEphemeralsError):
+            if isinstance(cause, zkwire.NoChildrenForEphemeralsError):
                 cause.hint = _EPHEMERAL_HINT.format(parent=self._parent)
             self._keep(receipt)
             raise
@@ -130,7 +116,7 @@ class Receipts:
         self._keep(receipt)
         return was_carried_out
 
-    async def _look_up(self, receipt: _Receipt, lost: ConnectionLostError) -> bool:
+    async def _look_up(self, receipt: _Receipt, lost: zkwire.ConnectionLostError) -> bool:
         """Read `receipt` and return whether the transaction was carried out.
 
         Raises:
@@ -138,7 +124,7 @@ class Receipts:
         """
         try:
             (answer,) = await read_synced(self._zk, receipt.path, GetData(receipt.path))
-        except SessionExpiredError:
+        except zkwire.SessionExpiredError:
             raise lost from None
         node: Node | None = result(answer)
         if node is None:
@@ -219,12 +205,12 @@ class ExactWriter:
             try:
                 if await until_answered(self._zk, lambda: self._commit(data, version)):
                     return True
-            except TransactionError as refused:
+            except zkwire.TransactionError as refused:
                 # The receipt is not refused in these ways: see Receipts.commit.
-                if isinstance(refused.cause, BadVersionError | NoNodeError):
+                if isinstance(refused.cause, zkwire.BadVersionError | zkwire.NoNodeError):
                     return False
                 raise refused.cause from None
-            except ConnectionLostError as lost:
+            except zkwire.ConnectionLostError as lost:
                 if not await self._can_retry(data, version, lost):
                     return False
 
@@ -235,7 +221,7 @@ class ExactWriter:
             await warn_if_wider(self._zk, self._path, self._acl)
         return await self._receipts.commit(transaction)
 
-    async def _can_retry(self, data: bytes, version: int, lost: ConnectionLostError) -> bool:
+    async def _can_retry(self, data: bytes, version: int, lost: zkwire.ConnectionLostError) -> bool:
         """Judge by the node itself, because the receipt has gone with its session.
 
         Returns True if the write was not carried out and may be repeated, False if another client's write came first.
@@ -245,7 +231,7 @@ class ExactWriter:
         """
         try:
             (answer,) = await until_answered(self._zk, lambda: read_synced(self._zk, self._path, GetData(self._path)))
-        except SessionExpiredError:
+        except zkwire.SessionExpiredError:
             raise lost from None
         if isinstance(answer, Node) and version != ANY_VERSION:
             if answer.stat.version == version:

@@ -10,6 +10,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
+import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.notices import Notices
 from recipes.common.parent_acl import warn_if_wider
@@ -17,25 +18,7 @@ from recipes.common.retrying import read, read_synced, until_answered
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import LEAVES_WITHIN, Bound, bounded
 from recipes.double_barrier.rounds import Round, count_of, in_order, is_round, members_in, to_wait_for
-from zkwire import (
-    ACL,
-    OPEN_ACL,
-    READ_ONLY_ACL,
-    BadVersionError,
-    Client,
-    Create,
-    GetChildren,
-    GetData,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    TransactionError,
-    WatchSet,
-    ZooKeeperError,
-    join_path,
-    validate_path,
-)
+from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetChildren, GetData, WatchSet, join_path, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -97,7 +80,7 @@ class DoubleBarrier:
             gone = self._discard_own()
             if gone is not None:
                 await gone
-            with contextlib.suppress(ZooKeeperError, TimeoutError):  # the body's error is more important
+            with contextlib.suppress(zkwire.ZooKeeperError, TimeoutError):  # the body's error is more important
                 async with asyncio.timeout(LEAVES_WITHIN):
                     names = await self._list()
                     if READY in names and not self._present(failed, names):
@@ -189,7 +172,7 @@ class DoubleBarrier:
         """Return the round if it has begun with our node, which has gone with its session since; otherwise None."""
         try:
             found = members_in(await self._zk.get(self._ready))
-        except (NoAuthError, NoNodeError):
+        except (zkwire.NoAuthError, zkwire.NoNodeError):
             return None
         own = next((name for name in found if name.startswith(self._unique)), None)
         if own is None or not is_round(found):
@@ -201,10 +184,10 @@ class DoubleBarrier:
         """Create our node and list the children, in one round trip; return the names of the children."""
         self._unique = f"{self._zk.unique_id()}-of-{self.count}-"
         path = join_path(self.path, self._unique)
-        own = Create(path, ephemeral=True, sequential=True, acl=self._fixed_acl, recover=True)
+        own = zkwire.Create(path, ephemeral=True, sequential=True, acl=self._fixed_acl, recover=True)
         while True:
             created, names = await self._zk.pipeline([own, GetChildren(self.path)])
-            if isinstance(created, NoNodeError):
+            if isinstance(created, zkwire.NoNodeError):
                 await make_container(self._zk, self.path, self._acl)
                 continue
             if isinstance(created, BaseException):
@@ -286,9 +269,9 @@ class DoubleBarrier:
             ZooKeeperError: if the read has failed otherwise than that the node is gone, or another client's may not be
                 read.
         """
-        if isinstance(node, NoNodeError):
+        if isinstance(node, zkwire.NoNodeError):
             return False
-        if isinstance(node, NoAuthError) and name != self._own:
+        if isinstance(node, zkwire.NoAuthError) and name != self._own:
             found = "may not be read by this client (its ACL)"
         elif isinstance(node, BaseException):
             raise node
@@ -326,8 +309,8 @@ class DoubleBarrier:
         transaction.set(self.path, str(self.count).encode())
         try:
             await transaction.commit()
-        except TransactionError as error:
-            if not isinstance(error.cause, NoNodeError | NodeExistsError):
+        except zkwire.TransactionError as error:
+            if not isinstance(error.cause, zkwire.NoNodeError | zkwire.NodeExistsError):
                 raise
             await self._zk.sync(self.path)  # our server may lag behind the leader, which has refused this
             return False
@@ -337,9 +320,9 @@ class DoubleBarrier:
         """Read the members of the present round, and watch for its end; None if there is no round."""
         try:
             node, _ = await self._zk.get_and_watch(self._ready, into=watches)
-        except NoNodeError:
+        except zkwire.NoNodeError:
             return None
-        except NoAuthError as unreadable:
+        except zkwire.NoAuthError as unreadable:
             return members_in(unreadable)
         return members_in(node)
 
@@ -378,10 +361,10 @@ class DoubleBarrier:
             transaction.delete(self._ready)
         try:
             await transaction.commit()
-        except TransactionError as error:
-            if isinstance(error.cause, NotEmptyError):
+        except zkwire.TransactionError as error:
+            if isinstance(error.cause, zkwire.NotEmptyError):
                 await self._clear_ready()
-            elif isinstance(error.cause, NoNodeError):
+            elif isinstance(error.cause, zkwire.NoNodeError):
                 await self._zk.sync(self.path)
             else:
                 raise
@@ -398,10 +381,10 @@ class DoubleBarrier:
         earlier one, and the check of it fails if another round has begun since.
         """
         node, ready = await read_synced(self._zk, self.path, GetData(self.path), GetData(self._ready))
-        if isinstance(node, NoNodeError) or isinstance(ready, NoNodeError):
+        if isinstance(node, zkwire.NoNodeError) or isinstance(ready, zkwire.NoNodeError):
             return
         for answer in (node, ready):
-            if isinstance(answer, BaseException) and not (answer is ready and isinstance(answer, NoAuthError)):
+            if isinstance(answer, BaseException) and not (answer is ready and isinstance(answer, zkwire.NoAuthError)):
                 raise answer
         if members_in(ready) != ended:
             return
@@ -410,16 +393,16 @@ class DoubleBarrier:
         transaction.delete(self._ready)
         try:
             await transaction.commit()
-        except TransactionError as error:
-            if isinstance(error.cause, NotEmptyError):
+        except zkwire.TransactionError as error:
+            if isinstance(error.cause, zkwire.NotEmptyError):
                 await self._clear_ready()
-            elif not isinstance(error.cause, NoNodeError | BadVersionError):
+            elif not isinstance(error.cause, zkwire.NoNodeError | zkwire.BadVersionError):
                 raise
 
     async def _clear_ready(self) -> None:
         """Delete the nodes that another client has put below `ready`, and that keep it from being deleted."""
         self._notices.report(self._ready, "has nodes below it, which are deleted")
-        with contextlib.suppress(NoNodeError):
+        with contextlib.suppress(zkwire.NoNodeError):
             for name in await self._zk.get_children(self._ready):
                 await self._zk.delete_tree(join_path(self._ready, name))
 
@@ -427,7 +410,7 @@ class DoubleBarrier:
         """Return the names of the barrier's children, none if it is missing."""
         try:
             return await self._zk.get_children(self.path)
-        except NoNodeError:
+        except zkwire.NoNodeError:
             return []
 
     async def _watch(self, paths: list[str], watches: WatchSet) -> bool:
