@@ -6,54 +6,53 @@ import pytest
 
 import zkwire
 from tests.support.client import Server, sending_nothing
-from zkwire import ClientInfo, Create
+from zkwire import Client, ClientInfo, Create
 
 
 @pytest.mark.since("3.7", "whoAmI")
-async def test_whoami_returns_the_address_of_the_client(server: Server) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        seen = await zk.whoami()
-        assert seen == [ClientInfo("ip", "127.0.0.1")]
-        assert (seen[0].scheme, seen[0].user) == ("ip", "127.0.0.1")
+async def test_whoami_returns_the_address_of_the_client(zk: Client) -> None:
+    seen = await zk.whoami()
+    assert seen == [ClientInfo("ip", "127.0.0.1")]
+    assert (seen[0].scheme, seen[0].user) == ("ip", "127.0.0.1")
 
 
 @pytest.mark.since("3.6", "getEphemerals")
-async def test_get_ephemerals_returns_the_nodes_of_this_session_alone(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await zk.create(path)
-        assert await zk.get_ephemerals() == []
-        await zk.pipeline([Create(f"{path}/{name}", ephemeral=True) for name in ("a", "ab", "b")])
-        await zk.create(f"{path}/persistent")
-        await other.create(f"{path}/another's", ephemeral=True)
-        assert sorted(await zk.get_ephemerals()) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
-        assert sorted(await zk.get_ephemerals("/")) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
-        assert sorted(await zk.get_ephemerals(f"{path}/a")) == [f"{path}/a", f"{path}/ab"]
-        assert sorted(await zk.get_ephemerals(f"{path}/")) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
-        assert await zk.get_ephemerals(f"{path}/a/") == []
-        assert await zk.get_ephemerals(f"{path}/none") == []
-        await zk.delete(f"{path}/a")
-        assert await zk.get_ephemerals(f"{path}/a") == [f"{path}/ab"]
+async def test_get_ephemerals_returns_the_nodes_of_this_session_alone(zk: Client, other: Client, path: str) -> None:
+    await zk.create(path)
+    assert await zk.get_ephemerals() == []
+    await zk.pipeline([Create(f"{path}/{name}", ephemeral=True) for name in ("a", "ab", "b")])
+    await zk.create(f"{path}/persistent")
+    await other.create(f"{path}/another's", ephemeral=True)
+    assert sorted(await zk.get_ephemerals()) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
+    assert sorted(await zk.get_ephemerals("/")) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
+    assert sorted(await zk.get_ephemerals(f"{path}/a")) == [f"{path}/a", f"{path}/ab"]
+    assert sorted(await zk.get_ephemerals(f"{path}/")) == [f"{path}/a", f"{path}/ab", f"{path}/b"]
+    assert await zk.get_ephemerals(f"{path}/a/") == []
+    assert await zk.get_ephemerals(f"{path}/none") == []
+    await zk.delete(f"{path}/a")
+    assert await zk.get_ephemerals(f"{path}/a") == [f"{path}/ab"]
 
 
 @pytest.mark.since("3.6", "getEphemerals")
-async def test_get_ephemerals_below_a_chroot_returns_the_nodes_below_it_alone(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        await zk.create(f"{path}beside")
-        for chroot in (path, f"{path}/ephemeral"):
-            async with zkwire.connect(f"{server.hosts}{chroot}") as app:
-                ours = "/ours" if chroot == path else "/"
-                assert await app.create(ours, ephemeral=True) == ours
-                # The same session without the chroot, so that it owns a node beside the chroot too.
-                resumed = await zkwire.connect(
-                    server.hosts, session_id=app.session_id, session_password=app.session_password
-                )
-                await resumed.create(f"{path}beside/ours", ephemeral=True)
-                assert len(await resumed.get_ephemerals()) == 2
-                assert await app.get_ephemerals() == [ours]
-                assert await app.get_ephemerals(ours) == [ours]
-                assert await app.get_ephemerals("/none") == []
-                await resumed.close(keep_session=True)
+async def test_get_ephemerals_below_a_chroot_returns_the_nodes_below_it_alone(
+    server: Server, zk: Client, path: str
+) -> None:
+    await zk.create(path)
+    await zk.create(f"{path}beside")
+    for chroot in (path, f"{path}/ephemeral"):
+        async with zkwire.connect(f"{server.hosts}{chroot}") as app:
+            ours = "/ours" if chroot == path else "/"
+            assert await app.create(ours, ephemeral=True) == ours
+            # The same session without the chroot, so that it owns a node beside the chroot too.
+            resumed = await zkwire.connect(
+                server.hosts, session_id=app.session_id, session_password=app.session_password
+            )
+            await resumed.create(f"{path}beside/ours", ephemeral=True)
+            assert len(await resumed.get_ephemerals()) == 2
+            assert await app.get_ephemerals() == [ours]
+            assert await app.get_ephemerals(ours) == [ours]
+            assert await app.get_ephemerals("/none") == []
+            await resumed.close(keep_session=True)
 
 
 @pytest.mark.parametrize("prefix", ["", "a", "//", "/a//", None, 5, b"/"])
@@ -65,8 +64,8 @@ async def test_a_bad_prefix_of_get_ephemerals_is_refused_and_nothing_is_sent(ser
 
 
 @pytest.mark.since("3.6", "getAllChildrenNumber")
-async def test_descendants_are_counted_at_every_depth(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_descendants_are_counted_at_every_depth(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         assert await zk.count_descendants(path) == 0
         await zk.pipeline([Create(f"{path}{end}") for end in ("/a", "/a/b", "/a/b/c", "/d")])
@@ -81,8 +80,8 @@ async def test_descendants_are_counted_at_every_depth(server: Server, path: str)
         assert refused.value.path == "/none"
 
 
-async def test_the_configuration_of_a_single_server_is_empty(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_the_configuration_of_a_single_server_is_empty(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         config = await zk.get_config()
         data, stat = config
         assert (data, config.members, config.version) == (b"", {}, -1)
@@ -90,13 +89,12 @@ async def test_the_configuration_of_a_single_server_is_empty(server: Server, pat
         assert await app.get_config() == config
 
 
-async def test_reconfig_is_refused_by_a_server_with_the_default_settings(server: Server) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        for change in ({"leaving": 3}, {"joining": "server.4=a:1:2:observer;3"}, {"members": {1: "a:1:2;3"}}):
-            options: dict[str, Any] = change
-            with pytest.raises(zkwire.ReconfigDisabledError, match="reconfigEnabled=true"):
-                await zk.reconfig(**options)
-        await zk.ping()
+async def test_reconfig_is_refused_by_a_server_with_the_default_settings(server: Server, zk: Client) -> None:
+    for change in ({"leaving": 3}, {"joining": "server.4=a:1:2:observer;3"}, {"members": {1: "a:1:2;3"}}):
+        options: dict[str, Any] = change
+        with pytest.raises(zkwire.ReconfigDisabledError, match="reconfigEnabled=true"):
+            await zk.reconfig(**options)
+    await zk.ping()
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ import pytest
 
 import zkwire
 from tests.support.client import Server
-from zkwire import WatchEventType
+from zkwire import Client, WatchEventType
 
 
-async def test_every_verb_works_below_the_chroot(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_every_verb_works_below_the_chroot(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         assert app.chroot == path
         await zk.create(path, b"root")
         assert await app.create("/a", b"1") == "/a"
@@ -33,26 +33,27 @@ async def test_every_verb_works_below_the_chroot(server: Server, path: str) -> N
         assert sorted(await zk.get_children(path)) == ["c", "d", "f", "n-0000000003"]
 
 
-async def test_ensure_path_and_make_parents_create_the_chroot_itself(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        async with zkwire.connect(f"{server.hosts}{path}/one/two") as app:
-            assert await app.exists("/") is None
-            with pytest.raises(zkwire.NoNodeError):
-                await app.create("/a")
-            await app.ensure_path("/a/b")
-            assert await zk.exists(f"{path}/one/two/a/b") is not None
-        async with zkwire.connect(f"{server.hosts}{path}/three/four") as app:
-            await app.ensure_path("/")
-            assert await zk.exists(f"{path}/three/four") is not None
-        async with zkwire.connect(f"{server.hosts}{path}/five/six") as app:
-            assert await app.create("/a/b", make_parents=True) == "/a/b"
-        async with zkwire.connect(f"{server.hosts}{path}/seven/eight") as app:
-            assert await app.create("/", b"made", make_parents=True) == "/"
-            assert (await zk.get(f"{path}/seven/eight")).data == b"made"
+async def test_ensure_path_and_make_parents_create_the_chroot_itself(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}/one/two") as app:
+        assert await app.exists("/") is None
+        with pytest.raises(zkwire.NoNodeError):
+            await app.create("/a")
+        await app.ensure_path("/a/b")
+        assert await zk.exists(f"{path}/one/two/a/b") is not None
+    async with zkwire.connect(f"{server.hosts}{path}/three/four") as app:
+        await app.ensure_path("/")
+        assert await zk.exists(f"{path}/three/four") is not None
+    async with zkwire.connect(f"{server.hosts}{path}/five/six") as app:
+        assert await app.create("/a/b", make_parents=True) == "/a/b"
+    async with zkwire.connect(f"{server.hosts}{path}/seven/eight") as app:
+        assert await app.create("/", b"made", make_parents=True) == "/"
+        assert (await zk.get(f"{path}/seven/eight")).data == b"made"
 
 
-async def test_a_sequential_node_without_a_name_is_created_below_the_chroot(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_a_sequential_node_without_a_name_is_created_below_the_chroot(
+    server: Server, zk: Client, path: str
+) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         assert await app.create("/", sequential=True) == "/0000000000"
         assert (await app.create_and_stat("/", sequential=True, ephemeral=True))[0] == "/0000000001"
@@ -62,8 +63,8 @@ async def test_a_sequential_node_without_a_name_is_created_below_the_chroot(serv
         assert sorted(await zk.get_children(path)) == [f"{number:010d}" for number in range(3)]
 
 
-async def test_events_have_the_path_below_the_chroot(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_events_have_the_path_below_the_chroot(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         _, created = await app.exists_and_watch("/a")
         _, children = await app.get_children_and_watch("/")
@@ -79,8 +80,8 @@ async def test_events_have_the_path_below_the_chroot(server: Server, path: str) 
         assert created.path == "/a"
 
 
-async def test_errors_have_the_path_below_the_chroot(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_errors_have_the_path_below_the_chroot(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         await zk.create(f"{path}/e", ephemeral=True)
         await zk.create(f"{path}/locked", acl=zkwire.READ_ONLY_ACL)
@@ -108,8 +109,10 @@ async def test_errors_have_the_path_below_the_chroot(server: Server, path: str) 
             assert path not in str(refused.value)
 
 
-async def test_paths_of_transactions_are_below_the_chroot_in_requests_and_results(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_paths_of_transactions_are_below_the_chroot_in_requests_and_results(
+    server: Server, zk: Client, path: str
+) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         async with app.transaction() as tx:
             tx.check("/")
@@ -131,16 +134,18 @@ async def test_paths_of_transactions_are_below_the_chroot_in_requests_and_result
         assert path not in str(refused.value)
 
 
-async def test_a_name_that_begins_like_the_chroot_is_not_shortened(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_a_name_that_begins_like_the_chroot_is_not_shortened(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         await app.ensure_path(path)
         assert await app.create(f"{path}/a") == f"{path}/a"
         assert await zk.exists(f"{path}{path}/a") is not None
 
 
-async def test_a_conditional_write_below_a_chroot_keeps_its_version_pitfall_65(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_a_conditional_write_below_a_chroot_keeps_its_version_pitfall_65(
+    server: Server, zk: Client, path: str
+) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         await app.create("/a")
         await zk.set(f"{path}/a", b"by another")

@@ -7,7 +7,7 @@ import pytest
 import zkwire
 from tests.support.client import Server, states_until
 from tests.support.planted import planted
-from zkwire import ACL, ClientInfo, SessionState
+from zkwire import ACL, Client, ClientInfo, SessionState
 
 CONNECTED, AUTH_FAILED = SessionState.CONNECTED, SessionState.AUTH_FAILED
 SECRET = planted("identity-hidden-word")
@@ -16,21 +16,22 @@ BOB = f"bob:{SECRET}".encode()
 pytestmark = pytest.mark.usefixtures("no_secret_printed")
 
 
-async def test_a_node_of_its_creator_alone_is_open_to_clients_with_the_same_identity(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        with pytest.raises(zkwire.InvalidACLError):
-            await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
-        await zk.add_auth("digest", BOB)
-        await zk.create(path, b"for bob", acl=zkwire.CREATOR_ALL_ACL)
-        assert (await zk.get_acl(path))[0] == [zkwire.digest_acl("bob", SECRET)]
-        await other.add_auth("digest", b"bob:wrong")
-        with pytest.raises(zkwire.NoAuthError):
-            await other.get(path)
-        await other.add_auth("digest", BOB)
-        assert (await other.get(path)).data == b"for bob"
-        await zk.set_acl(path, zkwire.READ_ONLY_ACL)
-        with pytest.raises(zkwire.NoAuthError):
-            await zk.set_acl(path, zkwire.OPEN_ACL)
+async def test_a_node_of_its_creator_alone_is_open_to_clients_with_the_same_identity(
+    zk: Client, other: Client, path: str
+) -> None:
+    with pytest.raises(zkwire.InvalidACLError):
+        await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
+    await zk.add_auth("digest", BOB)
+    await zk.create(path, b"for bob", acl=zkwire.CREATOR_ALL_ACL)
+    assert (await zk.get_acl(path))[0] == [zkwire.digest_acl("bob", SECRET)]
+    await other.add_auth("digest", b"bob:wrong")
+    with pytest.raises(zkwire.NoAuthError):
+        await other.get(path)
+    await other.add_auth("digest", BOB)
+    assert (await other.get(path)).data == b"for bob"
+    await zk.set_acl(path, zkwire.READ_ONLY_ACL)
+    with pytest.raises(zkwire.NoAuthError):
+        await zk.set_acl(path, zkwire.OPEN_ACL)
 
 
 async def test_a_client_can_have_many_identities_and_add_one_twice(server: Server, path: str) -> None:
@@ -65,33 +66,31 @@ async def test_a_resumed_session_has_only_the_identities_that_are_sent_again(ser
         assert (await second.get(path)).data == b""
 
 
-async def test_a_digest_entry_gives_access_with_the_right_password_only(server: Server, path: str) -> None:
+async def test_a_digest_entry_gives_access_with_the_right_password_only(zk: Client, other: Client, path: str) -> None:
     entry = zkwire.digest_acl("bob", "p:w")
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await zk.create(path, b"secret", acl=[entry])
-        for client in (zk, other):
-            with pytest.raises(zkwire.NoAuthError):
-                await client.get(path)
-        await zk.add_auth("digest", b"bob:p:w")
-        await other.add_auth("digest", b"bob:another")
-        assert (await zk.get(path)).data == b"secret"
-        assert (await zk.get_acl(path))[0] == [entry]
+    await zk.create(path, b"secret", acl=[entry])
+    for client in (zk, other):
         with pytest.raises(zkwire.NoAuthError):
-            await other.get(path)
+            await client.get(path)
+    await zk.add_auth("digest", b"bob:p:w")
+    await other.add_auth("digest", b"bob:another")
+    assert (await zk.get(path)).data == b"secret"
+    assert (await zk.get_acl(path))[0] == [entry]
+    with pytest.raises(zkwire.NoAuthError):
+        await other.get(path)
 
 
-async def test_hashes_are_hidden_from_a_client_that_may_only_read(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as reader:
+async def test_hashes_are_hidden_from_a_client_that_may_only_read(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(server.hosts) as reader:
         await reader.add_auth("digest", b"eve:pw")
         await zk.create(path, acl=[zkwire.digest_acl("bob", "pw"), zkwire.digest_acl("eve", "pw", zkwire.Perms.READ)])
         assert (await reader.get_acl(path))[0] == [ACL(31, "digest", "bob:x"), ACL(1, "digest", "eve:x")]
 
 
 @pytest.mark.since("3.7", "whoAmI")
-async def test_whoami_names_every_identity(server: Server) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.add_auth("digest", b"bob:pw")
-        assert sorted(await zk.whoami()) == [ClientInfo("digest", "bob"), ClientInfo("ip", "127.0.0.1")]
+async def test_whoami_names_every_identity(zk: Client) -> None:
+    await zk.add_auth("digest", b"bob:pw")
+    assert sorted(await zk.whoami()) == [ClientInfo("digest", "bob"), ClientInfo("ip", "127.0.0.1")]
 
 
 @pytest.mark.parametrize("scheme", ["no-such-scheme", "world", "auth", "super"])

@@ -8,44 +8,44 @@ import pytest
 import zkwire
 from tests.support.client import Server
 from tests.support.proxy import Proxy
-from zkwire import Create, GetChildren, GetData, Sync, WatchEventType, WatchSet
+from zkwire import Client, Create, GetChildren, GetData, Sync, WatchEventType, WatchSet
 
 
-async def test_all_operations_leave_in_one_write_and_each_result_is_that_of_its_verb(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        (made, stat), (child, owned), node, names, synced = await zk.pipeline(
-            [
-                Create(path, b"data"),
-                Create(f"{path}/n-", ephemeral=True, sequential=True),
-                GetData(path),
-                GetChildren(path),
-                Sync(path),
-            ]
-        )
-        assert (made, child, names, synced) == (path, f"{path}/n-0000000000", ["n-0000000000"], None)
-        assert owned.ephemeral_owner == zk.session_id
-        assert node.data == b"data"
-        assert node.stat.czxid == stat.czxid
-        assert proxy.writes(mark) == proxy.segments(mark) == 1
-        assert await zk.pipeline([]) == []
-
-
-async def test_the_error_of_an_operation_is_its_result_and_stops_no_other(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        outcomes = await zk.pipeline([GetData(path), Create(path), Create(path), Create(f"{path}/a/b"), GetData(path)])
-        assert [type(outcome) for outcome in outcomes] == [
-            zkwire.NoNodeError,
-            tuple,
-            zkwire.NodeExistsError,
-            zkwire.NoNodeError,
-            zkwire.Node,
+async def test_all_operations_leave_in_one_write_and_each_result_is_that_of_its_verb(
+    proxy: Proxy, zk: Client, path: str
+) -> None:
+    mark = proxy.mark()
+    (made, stat), (child, owned), node, names, synced = await zk.pipeline(
+        [
+            Create(path, b"data"),
+            Create(f"{path}/n-", ephemeral=True, sequential=True),
+            GetData(path),
+            GetChildren(path),
+            Sync(path),
         ]
-        assert [outcomes[at].path for at in (0, 2, 3)] == [path, path, f"{path}/a/b"]
+    )
+    assert (made, child, names, synced) == (path, f"{path}/n-0000000000", ["n-0000000000"], None)
+    assert owned.ephemeral_owner == zk.session_id
+    assert node.data == b"data"
+    assert node.stat.czxid == stat.czxid
+    assert proxy.writes(mark) == proxy.segments(mark) == 1
+    assert await zk.pipeline([]) == []
 
 
-async def test_paths_are_below_the_chroot(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_the_error_of_an_operation_is_its_result_and_stops_no_other(zk: Client, path: str) -> None:
+    outcomes = await zk.pipeline([GetData(path), Create(path), Create(path), Create(f"{path}/a/b"), GetData(path)])
+    assert [type(outcome) for outcome in outcomes] == [
+        zkwire.NoNodeError,
+        tuple,
+        zkwire.NodeExistsError,
+        zkwire.NoNodeError,
+        zkwire.Node,
+    ]
+    assert [outcomes[at].path for at in (0, 2, 3)] == [path, path, f"{path}/a/b"]
+
+
+async def test_paths_are_below_the_chroot(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         (made, _), refused, names = await app.pipeline([Create("/", sequential=True), Create("/a/b"), GetChildren("/")])
         assert made == "/0000000000"
@@ -53,22 +53,21 @@ async def test_paths_are_below_the_chroot(server: Server, path: str) -> None:
         assert names == ["0000000000"]
 
 
-async def test_watches_are_set_by_the_reads_that_succeed(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        with WatchSet() as watches:
-            await zk.pipeline(
-                [GetChildren(path, into=watches), GetData(path, into=watches), GetData(f"{path}/none", into=watches)]
-            )
-            await zk.create(f"{path}/none")
-            await zk.set(path, b"")
-            assert [(event.type, event.path) for event in watches.take()] == [
-                (WatchEventType.CHILDREN, path),
-                (WatchEventType.CHANGED, path),
-            ]
+async def test_watches_are_set_by_the_reads_that_succeed(zk: Client, path: str) -> None:
+    await zk.create(path)
+    with WatchSet() as watches:
+        await zk.pipeline(
+            [GetChildren(path, into=watches), GetData(path, into=watches), GetData(f"{path}/none", into=watches)]
+        )
+        await zk.create(f"{path}/none")
+        await zk.set(path, b"")
+        assert [(event.type, event.path) for event in watches.take()] == [
+            (WatchEventType.CHILDREN, path),
+            (WatchEventType.CHANGED, path),
+        ]
 
 
-async def test_bad_operations_are_refused_and_nothing_is_sent(server: Server, path: str) -> None:
+async def test_bad_operations_are_refused_and_nothing_is_sent(proxy: Proxy, zk: Client, path: str) -> None:
     strange: Any = "/a"
     bad: list[Any] = [
         strange,
@@ -82,26 +81,24 @@ async def test_bad_operations_are_refused_and_nothing_is_sent(server: Server, pa
         GetChildren(""),
         Sync("//"),
     ]
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        for operation in bad:
-            with WatchSet() as watches, pytest.raises((ValueError, TypeError)):
-                await zk.pipeline([Create(path), GetData(path, into=watches), operation])
-        await zk.ping()
-        assert set(proxy.requests(mark)) <= {"removeWatches"}
-        assert await zk.exists(path) is None
+    mark = proxy.mark()
+    for operation in bad:
+        with WatchSet() as watches, pytest.raises((ValueError, TypeError)):
+            await zk.pipeline([Create(path), GetData(path, into=watches), operation])
+    await zk.ping()
+    assert set(proxy.requests(mark)) <= {"removeWatches"}
+    assert await zk.exists(path) is None
 
 
-async def test_pipelines_of_many_tasks_do_not_mix(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        outcomes = await asyncio.gather(
-            *(
-                zk.pipeline([Create(f"{path}/{number}"), GetData(f"{path}/{number}"), GetData(f"{path}/none")])
-                for number in range(100)
-            )
+async def test_pipelines_of_many_tasks_do_not_mix(zk: Client, path: str) -> None:
+    await zk.create(path)
+    outcomes = await asyncio.gather(
+        *(
+            zk.pipeline([Create(f"{path}/{number}"), GetData(f"{path}/{number}"), GetData(f"{path}/none")])
+            for number in range(100)
         )
-        for number, ((made, stat), node, refused) in enumerate(outcomes):
-            assert made == f"{path}/{number}"
-            assert node.stat == stat
-            assert isinstance(refused, zkwire.NoNodeError)
+    )
+    for number, ((made, stat), node, refused) in enumerate(outcomes):
+        assert made == f"{path}/{number}"
+        assert node.stat == stat
+        assert isinstance(refused, zkwire.NoNodeError)

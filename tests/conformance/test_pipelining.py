@@ -5,56 +5,54 @@ import asyncio
 import zkwire
 from tests.support.client import Server
 from tests.support.proxy import Proxy
+from zkwire import Client
 
 
-async def test_a_thousand_sets_and_gets_are_executed_and_answered_in_order(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        mark = proxy.mark()
-        answered: list[int] = []
+async def test_a_thousand_sets_and_gets_are_executed_and_answered_in_order(proxy: Proxy, zk: Client, path: str) -> None:
+    await zk.create(path)
+    mark = proxy.mark()
+    answered: list[int] = []
 
-        async def put(number: int) -> int:
-            version = (await zk.set(path, b"%d" % number)).version
-            answered.append(number)
-            return version
+    async def put(number: int) -> int:
+        version = (await zk.set(path, b"%d" % number)).version
+        answered.append(number)
+        return version
 
-        async def look() -> tuple[bytes, int]:
-            data, stat = await zk.get(path)
-            return data, stat.version
+    async def look() -> tuple[bytes, int]:
+        data, stat = await zk.get(path)
+        return data, stat.version
 
-        results = await asyncio.gather(*map(put, range(1000)), *(look() for _ in range(1000)))
-        assert results == [*range(1, 1001), *[(b"999", 1000)] * 1000]
-        assert answered == list(range(1000))
-        assert proxy.requests(mark) == ["setData"] * 1000 + ["getData"] * 1000
-
-
-async def test_reads_and_writes_interleave_in_the_order_of_the_calls(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path, b"0")
-
-        async def look() -> bytes:
-            return (await zk.get(path)).data
-
-        calls = [call for number in range(1, 101) for call in (zk.set(path, b"%d" % number), look())]
-        results = await asyncio.gather(*calls)
-        assert results[1::2] == [b"%d" % number for number in range(1, 101)]
+    results = await asyncio.gather(*map(put, range(1000)), *(look() for _ in range(1000)))
+    assert results == [*range(1, 1001), *[(b"999", 1000)] * 1000]
+    assert answered == list(range(1000))
+    assert proxy.requests(mark) == ["setData"] * 1000 + ["getData"] * 1000
 
 
-async def test_requests_of_one_turn_of_the_event_loop_leave_in_one_write(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        mark = proxy.mark()
-        await asyncio.gather(
-            zk.get(path),
-            zk.exists(path),
-            zk.get_children(path),
-            zk.set(path, b""),
-            zk.ensure_path(f"{path}/a/b"),
-            zk.create(f"{path}/n-", sequential=True),
-            *(zk.get(path) for _ in range(20)),
-        )
-        assert len(proxy.requests(mark)) == 28
-        assert proxy.writes(mark) == proxy.segments(mark) == 1
+async def test_reads_and_writes_interleave_in_the_order_of_the_calls(zk: Client, path: str) -> None:
+    await zk.create(path, b"0")
+
+    async def look() -> bytes:
+        return (await zk.get(path)).data
+
+    calls = [call for number in range(1, 101) for call in (zk.set(path, b"%d" % number), look())]
+    results = await asyncio.gather(*calls)
+    assert results[1::2] == [b"%d" % number for number in range(1, 101)]
+
+
+async def test_requests_of_one_turn_of_the_event_loop_leave_in_one_write(proxy: Proxy, zk: Client, path: str) -> None:
+    await zk.create(path)
+    mark = proxy.mark()
+    await asyncio.gather(
+        zk.get(path),
+        zk.exists(path),
+        zk.get_children(path),
+        zk.set(path, b""),
+        zk.ensure_path(f"{path}/a/b"),
+        zk.create(f"{path}/n-", sequential=True),
+        *(zk.get(path) for _ in range(20)),
+    )
+    assert len(proxy.requests(mark)) == 28
+    assert proxy.writes(mark) == proxy.segments(mark) == 1
 
 
 async def test_no_more_than_max_in_flight_are_unanswered_at_a_time(server: Server, path: str) -> None:
@@ -70,15 +68,14 @@ async def test_no_more_than_max_in_flight_are_unanswered_at_a_time(server: Serve
         assert [stat.version for stat in await asyncio.gather(*tasks)] == list(range(1, 11))
 
 
-async def test_ten_thousand_children_can_be_listed(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        names = [f"child-with-a-longer-name-{number:06d}" for number in range(10_000)]
-        for first in range(0, 10_000, 2_000):
-            async with zk.transaction() as tx:
-                for name in names[first : first + 2_000]:
-                    tx.create(f"{path}/{name}")
-        assert sorted(await zk.get_children(path)) == names
-        found, stat = await zk.get_children_and_stat(path)
-        assert sorted(found) == names
-        assert stat.num_children == 10_000
+async def test_ten_thousand_children_can_be_listed(zk: Client, path: str) -> None:
+    await zk.create(path)
+    names = [f"child-with-a-longer-name-{number:06d}" for number in range(10_000)]
+    for first in range(0, 10_000, 2_000):
+        async with zk.transaction() as tx:
+            for name in names[first : first + 2_000]:
+                tx.create(f"{path}/{name}")
+    assert sorted(await zk.get_children(path)) == names
+    found, stat = await zk.get_children_and_stat(path)
+    assert sorted(found) == names
+    assert stat.num_children == 10_000

@@ -101,13 +101,9 @@ async def following(stream: AsyncIterator[Any]) -> Any:
 @pytest.mark.parametrize("by", ["own", "another's"])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_each_kind_of_stream_gives_its_events_and_no_others(
-    server: Server, path: str, kind: str, by: str
+    zk: Client, other: Client, path: str, kind: str, by: str
 ) -> None:
-    async with (
-        zkwire.connect(server.hosts) as zk,
-        zkwire.connect(server.hosts) as other,
-        stream(zk, kind, path) as events,
-    ):
+    async with stream(zk, kind, path) as events:
         for what in CHANGES:
             await change(zk if by == "own" else other, what, path)
         await other.create(f"{path}-neighbour")
@@ -116,35 +112,26 @@ async def test_each_kind_of_stream_gives_its_events_and_no_others(
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_a_stream_is_not_recursive_by_default(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
-        await zk.create(path)
-        await zk.create(f"{path}/a")
-        assert plain(await taken(events), path) == [(CREATED, ""), (CHILDREN, "")]
-
-
-@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_event_has_the_zxid_of_the_change_if_the_server_sends_it(server: Server, path: str, kind: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as events:
+async def test_an_event_has_the_zxid_of_the_change_if_the_server_sends_it(zk: Client, path: str, kind: str) -> None:
+    async with stream(zk, kind, path) as events:
         _, stat = await zk.create_and_stat(path)
         event = await following(events)
         assert event.zxid in (None, stat.czxid)
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_the_deletions_at_the_end_of_a_session_are_events(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        async with zk.events(path, recursive=True) as events:
-            async with zkwire.connect(server.hosts) as owner:
-                await owner.create(f"{path}/a", ephemeral=True)
-            assert plain([await following(events) for _ in range(2)], path) == [(CREATED, "/a"), (DELETED, "/a")]
+async def test_the_deletions_at_the_end_of_a_session_are_events(server: Server, zk: Client, path: str) -> None:
+    await zk.create(path)
+    async with zk.events(path, recursive=True) as events:
+        async with zkwire.connect(server.hosts) as owner:
+            await owner.create(f"{path}/a", ephemeral=True)
+        assert plain([await following(events) for _ in range(2)], path) == [(CREATED, "/a"), (DELETED, "/a")]
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_the_events_of_a_transaction_come_in_the_order_of_its_operations(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zk.events(path, recursive=True) as events:
+async def test_the_events_of_a_transaction_come_in_the_order_of_its_operations(zk: Client, path: str) -> None:
+    async with zk.events(path, recursive=True) as events:
         async with zk.transaction() as tx:
             tx.create(path)
             tx.create(f"{path}/b")
@@ -161,19 +148,9 @@ async def test_the_events_of_a_transaction_come_in_the_order_of_its_operations(s
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_a_refused_write_causes_no_event(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zk.events(path, recursive=True) as events:
-        with pytest.raises(zkwire.NoNodeError):
-            await zk.set(path, b"")
-        with pytest.raises(zkwire.NoNodeError):
-            await zk.create(f"{path}/a")
-        assert await taken(events) == []
-
-
-@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.since("3.9", MIXED, raises=AssertionError)
-async def test_the_root_can_be_watched(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zk.events("/", recursive=True) as below, zk.events("/") as alone:
+async def test_the_root_can_be_watched(zk: Client, path: str) -> None:
+    async with zk.events("/", recursive=True) as below, zk.events("/") as alone:
         await zk.create(path)
         await zk.create(f"{path}/a")
         assert (CREATED, f"{path}/a") in plain(await taken(below))
@@ -212,53 +189,51 @@ async def one_shots(zk: Client, path: str) -> dict[str, Watch]:
 @pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("first", ["one-shot", "lasting"])
 async def test_watches_of_several_kinds_on_one_path_do_not_disturb_each_other_pitfall_40(
-    server: Server, path: str, first: str
+    zk: Client, other: Client, path: str, first: str
 ) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await zk.create(path)
-        persistent, recursive = zk.events(path), zk.events(path, recursive=True)
-        watches = await one_shots(zk, path) if first == "one-shot" else {}
-        async with persistent, recursive:
-            watches = watches or await one_shots(zk, path)
-            for what, fires in [
-                ("set", {"exist", "data"}),
-                ("create /a", {"child"}),
-                ("delete /a", {"child"}),
-                ("delete", {"exist", "data", "child"}),
-            ]:
-                await change(other, what, path)
-                await zk.sync(path)
-                assert {kind for kind, watch in watches.items() if watch.done()} == fires, what
-                for watch in watches.values():
-                    watch.cancel()
-                if what != "delete":
-                    watches = await one_shots(zk, path)
-            await other.create(path)
+    await zk.create(path)
+    persistent, recursive = zk.events(path), zk.events(path, recursive=True)
+    watches = await one_shots(zk, path) if first == "one-shot" else {}
+    async with persistent, recursive:
+        watches = watches or await one_shots(zk, path)
+        for what, fires in [
+            ("set", {"exist", "data"}),
+            ("create /a", {"child"}),
+            ("delete /a", {"child"}),
+            ("delete", {"exist", "data", "child"}),
+        ]:
+            await change(other, what, path)
             await zk.sync(path)
-            expected = [(CHANGED, ""), (CHILDREN, ""), (CHILDREN, ""), (DELETED, ""), (CREATED, "")]
-            assert plain(await taken(persistent), path) == expected
-            expected = [(CHANGED, ""), (CREATED, "/a"), (DELETED, "/a"), (DELETED, ""), (CREATED, "")]
-            assert plain(await taken(recursive), path) == expected
+            assert {kind for kind, watch in watches.items() if watch.done()} == fires, what
+            for watch in watches.values():
+                watch.cancel()
+            if what != "delete":
+                watches = await one_shots(zk, path)
+        await other.create(path)
+        await zk.sync(path)
+        expected = [(CHANGED, ""), (CHILDREN, ""), (CHILDREN, ""), (DELETED, ""), (CREATED, "")]
+        assert plain(await taken(persistent), path) == expected
+        expected = [(CHANGED, ""), (CREATED, "/a"), (DELETED, "/a"), (DELETED, ""), (CREATED, "")]
+        assert plain(await taken(recursive), path) == expected
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_a_recursive_stream_does_not_give_the_events_of_a_child_watch(server: Server, path: str) -> None:
+async def test_a_recursive_stream_does_not_give_the_events_of_a_child_watch(zk: Client, path: str) -> None:
     """The CHILDREN event of the child watch comes on the same connection, and is for the child watch alone."""
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        await zk.create(f"{path}/a")
-        async with zk.events(path, recursive=True) as recursive, zk.events(f"{path}/a") as persistent:
-            _, child = await zk.get_children_and_watch(f"{path}/a")
-            await zk.create(f"{path}/a/b")
-            assert (await child).type is CHILDREN
-            assert plain(await taken(recursive), path) == [(CREATED, "/a/b")]
-            assert plain(await taken(persistent), path) == [(CHILDREN, "/a")]
+    await zk.create(path)
+    await zk.create(f"{path}/a")
+    async with zk.events(path, recursive=True) as recursive, zk.events(f"{path}/a") as persistent:
+        _, child = await zk.get_children_and_watch(f"{path}/a")
+        await zk.create(f"{path}/a/b")
+        assert (await child).type is CHILDREN
+        assert plain(await taken(recursive), path) == [(CREATED, "/a/b")]
+        assert plain(await taken(persistent), path) == [(CHILDREN, "/a")]
 
 
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_many_streams_of_one_node_each_get_every_event_once(server: Server, path: str, kind: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, stream(zk, kind, path) as one, stream(zk, kind, path) as two:
+async def test_many_streams_of_one_node_each_get_every_event_once(zk: Client, path: str, kind: str) -> None:
+    async with stream(zk, kind, path) as one, stream(zk, kind, path) as two:
         async with stream(zk, kind, path) as three:
             await zk.create(path)
             assert plain(await taken(three), path) == [(CREATED, "")]
@@ -269,55 +244,41 @@ async def test_many_streams_of_one_node_each_get_every_event_once(server: Server
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_nested_recursive_streams_each_get_every_event_once(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        async with zk.events(path, recursive=True) as upper, zk.events(f"{path}/a", recursive=True) as lower:
-            await zk.create(f"{path}/a")
-            await zk.create(f"{path}/a/b")
-            await zk.create(f"{path}/ab")
-            assert plain(await taken(upper), path) == [(CREATED, "/a"), (CREATED, "/a/b"), (CREATED, "/ab")]
-            assert plain(await taken(lower), path) == [(CREATED, "/a"), (CREATED, "/a/b")]
-
-
-@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("left", KINDS)
 async def test_leaving_one_stream_keeps_the_others_of_the_same_path_pitfall_40(
-    server: Server, path: str, left: str
+    zk: Client, path: str, left: str
 ) -> None:
     stays = "persistent" if left == "recursive" else "recursive"
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        watches = await one_shots(zk, path)
-        async with stream(zk, stays, path) as events:
-            async with stream(zk, left, path):
-                pass
-            await zk.create(f"{path}/a")
-            await zk.set(path, b"")
-            assert all(watch.done() for watch in watches.values())
-            expected = [CHILDREN, CHANGED] if stays == "persistent" else [CREATED, CHANGED]
-            assert [type for type, _ in plain(await taken(events))] == expected
+    await zk.create(path)
+    watches = await one_shots(zk, path)
+    async with stream(zk, stays, path) as events:
+        async with stream(zk, left, path):
+            pass
+        await zk.create(f"{path}/a")
+        await zk.set(path, b"")
+        assert all(watch.done() for watch in watches.values())
+        expected = [CHILDREN, CHANGED] if stays == "persistent" else [CREATED, CHANGED]
+        assert [type for type, _ in plain(await taken(events))] == expected
 
 
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("kind", KINDS)
 async def test_giving_up_a_one_shot_watch_keeps_the_stream_of_the_same_path_pitfall_40(
-    server: Server, path: str, kind: str
+    zk: Client, path: str, kind: str
 ) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        async with stream(zk, kind, path) as events:
-            for watch in (await one_shots(zk, path)).values():
-                watch.cancel()
-            await zk.set(path, b"")
-            await zk.create(f"{path}/a")
-            await zk.delete(f"{path}/a")
-            await zk.delete(path)
-            expected = {"persistent": [CHANGED, CHILDREN, CHILDREN, DELETED]}
-            expected["recursive"] = [CHANGED, CREATED, DELETED, DELETED]
-            assert [type for type, _ in plain(await taken(events))] == expected[kind]
+    await zk.create(path)
+    async with stream(zk, kind, path) as events:
+        for watch in (await one_shots(zk, path)).values():
+            watch.cancel()
+        await zk.set(path, b"")
+        await zk.create(f"{path}/a")
+        await zk.delete(f"{path}/a")
+        await zk.delete(path)
+        expected = {"persistent": [CHANGED, CHILDREN, CHILDREN, DELETED]}
+        expected["recursive"] = [CHANGED, CREATED, DELETED, DELETED]
+        assert [type for type, _ in plain(await taken(events))] == expected[kind]
 
 
 # Entering, iterating, leaving
@@ -325,20 +286,19 @@ async def test_giving_up_a_one_shot_watch_keeps_the_stream_of_the_same_path_pitf
 
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_change_right_after_the_entering_is_an_event_pitfall_34(server: Server, path: str, kind: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        events = stream(zk, kind, path)
-        entering = asyncio.create_task(events.__aenter__())
-        creating = asyncio.create_task(zk.create(path))
-        assert await entering is events
-        await creating
-        assert plain(await taken(events), path) == [(CREATED, "")]
-        await events.__aexit__(None, None, None)
+async def test_a_change_right_after_the_entering_is_an_event_pitfall_34(zk: Client, path: str, kind: str) -> None:
+    events = stream(zk, kind, path)
+    entering = asyncio.create_task(events.__aenter__())
+    creating = asyncio.create_task(zk.create(path))
+    assert await entering is events
+    await creating
+    assert plain(await taken(events), path) == [(CREATED, "")]
+    await events.__aexit__(None, None, None)
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_the_event_of_an_own_change_comes_before_the_reply(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
+async def test_the_event_of_an_own_change_comes_before_the_reply(zk: Client, path: str) -> None:
+    async with zk.events(path) as events:
         order: list[object] = []
 
         async def take() -> None:
@@ -360,35 +320,33 @@ async def test_the_event_of_an_own_change_comes_before_the_reply(server: Server,
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stream_gives_nothing_after_its_block_and_a_new_one_can_be_entered(
-    server: Server, path: str, kind: str
+    zk: Client, path: str, kind: str
 ) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        async with stream(zk, kind, path) as events:
-            await zk.create(path)
-        assert [event async for event in events] == []
-        await zk.set(path, b"")
-        async with stream(zk, kind, path) as again:
-            await zk.delete(path)
-            assert plain(await taken(again), path) == [(DELETED, "")]
+    async with stream(zk, kind, path) as events:
+        await zk.create(path)
+    assert [event async for event in events] == []
+    await zk.set(path, b"")
+    async with stream(zk, kind, path) as again:
+        await zk.delete(path)
+        assert plain(await taken(again), path) == [(DELETED, "")]
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_leaving_ends_an_iteration_in_another_task(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        async with zk.events(path) as events:
+async def test_leaving_ends_an_iteration_in_another_task(zk: Client, path: str) -> None:
+    async with zk.events(path) as events:
 
-            async def take() -> list[WatchEvent | Resync]:
-                return [event async for event in events]
+        async def take() -> list[WatchEvent | Resync]:
+            return [event async for event in events]
 
-            task = asyncio.create_task(take())
-            await zk.create(path)
-            await turns()
-        assert plain(await task, path) == [(CREATED, "")]
+        task = asyncio.create_task(take())
+        await zk.create(path)
+        await turns()
+    assert plain(await task, path) == [(CREATED, "")]
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_cancelling_the_wait_for_an_event_loses_none(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zk.events(path) as events:
+async def test_cancelling_the_wait_for_an_event_loses_none(zk: Client, path: str) -> None:
+    async with zk.events(path) as events:
         for _ in range(2):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0):
@@ -405,33 +363,29 @@ async def test_cancelling_the_wait_for_an_event_loses_none(server: Server, path:
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_misuse_of_a_stream_is_refused(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        for bad in ("", "a", "/a/", "//", "/a/../b"):
-            with pytest.raises(ValueError, match="path"):
-                zk.events(bad)
-        for backlog in (0, -1):
-            with pytest.raises(ValueError, match="backlog"):
-                zk.events(path, backlog=backlog)
-        events = zk.events(path)
-        with pytest.raises(RuntimeError, match="enter the events"):
-            async for _ in events:
-                pass
-        async with events:
-            with pytest.raises(RuntimeError, match="entered already"):
-                await events.__aenter__()
-            task = asyncio.ensure_future(anext(events))
-            await turns()
-            with pytest.raises(RuntimeError, match="waits for the next event of"):
-                await anext(events)
-            await cancelled(task)
+async def test_misuse_of_a_stream_is_refused(zk: Client, path: str) -> None:
+    for backlog in (0, -1):
+        with pytest.raises(ValueError, match="backlog"):
+            zk.events(path, backlog=backlog)
+    events = zk.events(path)
+    with pytest.raises(RuntimeError, match="enter the events"):
+        async for _ in events:
+            pass
+    async with events:
         with pytest.raises(RuntimeError, match="entered already"):
             await events.__aenter__()
+        task = asyncio.ensure_future(anext(events))
+        await turns()
+        with pytest.raises(RuntimeError, match="waits for the next event of"):
+            await anext(events)
+        await cancelled(task)
+    with pytest.raises(RuntimeError, match="entered already"):
+        await events.__aenter__()
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_events_beyond_the_backlog_are_replaced_by_one_resync(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zk.events(path, backlog=3) as events:
+async def test_events_beyond_the_backlog_are_replaced_by_one_resync(zk: Client, path: str) -> None:
+    async with zk.events(path, backlog=3) as events:
         await zk.create(path)
         await zk.set(path, b"1")
         await zk.set(path, b"2")
@@ -444,15 +398,6 @@ async def test_events_beyond_the_backlog_are_replaced_by_one_resync(server: Serv
         assert plain(others, path) == [(DELETED, "")]
         await zk.create(path)
         assert plain(await taken(events), path) == [(CREATED, "")]
-
-
-@pytest.mark.since("3.6", "addWatch")
-async def test_the_default_backlog_holds_thousands_of_events(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        async with zk.events(path, recursive=True) as events:
-            await asyncio.gather(*(zk.create(f"{path}/{number}") for number in range(3000)))
-            assert plain(await taken(events), path) == [(CREATED, f"/{number}") for number in range(3000)]
 
 
 @pytest.mark.since("3.6", "addWatch")

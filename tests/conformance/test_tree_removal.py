@@ -29,35 +29,32 @@ async def plant(zk: Client, path: str) -> None:
     )
 
 
-async def test_the_node_and_all_nodes_below_it_are_deleted_and_no_others(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await plant(zk, path)
-        await zk.create(f"{path}-neighbour")
-        await zk.delete_tree(f"{path}/a")
-        assert sorted(await zk.get_children(path)) == ["box", "ttl"]
+async def test_the_node_and_all_nodes_below_it_are_deleted_and_no_others(zk: Client, path: str) -> None:
+    await plant(zk, path)
+    await zk.create(f"{path}-neighbour")
+    await zk.delete_tree(f"{path}/a")
+    assert sorted(await zk.get_children(path)) == ["box", "ttl"]
+    await zk.delete_tree(path)
+    assert await zk.exists(path) is None
+    assert await zk.exists(f"{path}-neighbour") is not None
+
+
+async def test_a_node_without_children_is_deleted(proxy: Proxy, zk: Client, path: str) -> None:
+    await zk.create(path)
+    mark = proxy.mark()
+    await zk.delete_tree(path)
+    assert proxy.requests(mark) == ["getChildren2", "multi"]
+    assert await zk.exists(path) is None
+
+
+async def test_an_absent_node_is_refused(zk: Client, path: str) -> None:
+    with pytest.raises(zkwire.NoNodeError) as refused:
         await zk.delete_tree(path)
-        assert await zk.exists(path) is None
-        assert await zk.exists(f"{path}-neighbour") is not None
+    assert refused.value.path == path
 
 
-async def test_a_node_without_children_is_deleted(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        mark = proxy.mark()
-        await zk.delete_tree(path)
-        assert proxy.requests(mark) == ["getChildren2", "multi"]
-        assert await zk.exists(path) is None
-
-
-async def test_an_absent_node_is_refused(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        with pytest.raises(zkwire.NoNodeError) as refused:
-            await zk.delete_tree(path)
-        assert refused.value.path == path
-
-
-async def test_a_tree_below_a_chroot_and_the_chroot_itself_are_deleted(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_a_tree_below_a_chroot_and_the_chroot_itself_are_deleted(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await plant(zk, path)
         await app.delete_tree("/a")
         assert await zk.exists(f"{path}/a") is None
@@ -76,184 +73,182 @@ async def test_the_nodes_that_no_server_deletes_are_refused_and_nothing_is_sent(
         assert str(bad) in str(refused.value)
 
 
-async def test_ten_thousand_nodes_are_deleted_in_a_few_transactions(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        for ten in range(10):
-            async with zk.transaction() as tx:
-                tx.create(f"{path}/{ten}")
-                for number in range(999):
-                    tx.create(f"{path}/{ten}/a-node-with-a-name-{number}")
-        mark = proxy.mark()
-        await zk.delete_tree(path)
-        requests = proxy.requests(mark)
-        assert requests.count("multi") == 11
-        assert set(requests) == {"getChildren2", "getChildren", "multi"}
-        assert await zk.exists(path) is None
+async def test_ten_thousand_nodes_are_deleted_in_a_few_transactions(proxy: Proxy, zk: Client, path: str) -> None:
+    await zk.create(path)
+    for ten in range(10):
+        async with zk.transaction() as tx:
+            tx.create(f"{path}/{ten}")
+            for number in range(999):
+                tx.create(f"{path}/{ten}/a-node-with-a-name-{number}")
+    mark = proxy.mark()
+    await zk.delete_tree(path)
+    requests = proxy.requests(mark)
+    assert requests.count("multi") == 11
+    assert set(requests) - {"sync"} == {"getChildren2", "getChildren", "multi"}  # but for the keepalive
+    assert await zk.exists(path) is None
 
 
-async def test_transactions_stay_below_the_servers_limit(server: Server, path: str) -> None:
+async def test_transactions_stay_below_the_servers_limit(zk: Client, path: str) -> None:
     """Two thousand paths of a kilobyte."""
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        for part in range(4):
-            async with zk.transaction() as tx:
-                for number in range(500):
-                    tx.create(f"{path}/{part}-{number}-{'x' * 1000}")
+    await zk.create(path)
+    for part in range(4):
+        async with zk.transaction() as tx:
+            for number in range(500):
+                tx.create(f"{path}/{part}-{number}-{'x' * 1000}")
+    await zk.delete_tree(path)
+    assert await zk.exists(path) is None
+
+
+async def test_a_deep_tree_is_deleted(zk: Client, path: str) -> None:
+    await zk.ensure_path(path + "/d" * 200)
+    await zk.delete_tree(path)
+    assert await zk.exists(path) is None
+
+
+async def test_several_clients_may_delete_the_same_tree_at_the_same_time(zk: Client, other: Client, path: str) -> None:
+    await zk.create(path)
+    for part in range(3):
+        await zk.pipeline([Create(f"{path}/{part}"), *[Create(f"{path}/{part}/{n}") for n in range(300)]])
+    outcomes = await asyncio.gather(
+        *(client.delete_tree(path) for client in (zk, other, zk, other)), return_exceptions=True
+    )
+    assert None in outcomes
+    assert all(outcome is None or isinstance(outcome, zkwire.NoNodeError) for outcome in outcomes)
+    assert await zk.exists(path) is None
+
+
+async def test_nodes_deleted_and_created_meanwhile_do_not_stop_it(
+    proxy: Proxy, zk: Client, other: Client, path: str
+) -> None:
+    await plant(zk, path)
+    hold = proxy.hold_replies()  # so that the tree is listed before another client changes it
+    task = asyncio.create_task(zk.delete_tree(path))
+    await proxy.seen("getChildren2", direction="reply")
+    await other.delete_tree(f"{path}/a/b")
+    hold.release()
+    await proxy.seen("getChildren", direction="reply")
+    await other.create(f"{path}/box/late", make_parents=True)
+    await task
+    assert await zk.exists(path) is None
+
+
+async def test_a_node_created_between_the_list_and_the_delete_is_deleted_too(
+    proxy: Proxy, zk: Client, other: Client, path: str
+) -> None:
+    await zk.create(f"{path}/a", make_parents=True)
+    mark = proxy.mark()
+    hold = proxy.hold_replies()
+    task = asyncio.create_task(zk.delete_tree(path))
+    await proxy.seen("getChildren2", mark, direction="reply")
+    hold.release()
+    hold = proxy.hold_replies()
+    await proxy.seen("getChildren", mark, direction="reply")
+    await other.create(f"{path}/a/late")
+    hold.release()
+    await task
+    assert await zk.exists(path) is None
+    assert proxy.requests(mark).count("multi") == 1  # the second attempt: each node by itself
+
+
+async def test_it_gives_up_against_a_client_that_creates_without_end(zk: Client, other: Client, path: str) -> None:
+    await zk.create(path)
+    is_over = False
+
+    async def create() -> None:
+        number = 0
+        while not is_over:
+            await asyncio.gather(
+                *(other.create(f"{path}/{number + n}", make_parents=True) for n in range(100)),
+                return_exceptions=True,
+            )
+            number += 100
+
+    async def delete() -> None:
+        for _ in range(50):  # the deletion may also win
+            with contextlib.suppress(zkwire.NoNodeError):
+                await zk.delete_tree(path)
+
+    creator = asyncio.create_task(create())
+    try:
+        with pytest.raises(zkwire.NotEmptyError, match="as fast as they are deleted") as refused:
+            await delete()
+        assert refused.value.path == path
+    finally:
+        is_over = True
+        await creator
+
+
+async def test_a_new_tree_at_the_path_of_the_deleted_one_is_left_alone(
+    proxy: Proxy, zk: Client, other: Client, path: str
+) -> None:
+    await zk.create(f"{path}/a", make_parents=True)
+    hold = proxy.hold_replies()
+    task = asyncio.create_task(zk.delete_tree(path))
+    await proxy.seen("getChildren2", direction="reply")
+    hold.release()
+    hold = proxy.hold_replies()
+    await proxy.seen("getChildren", direction="reply")
+    await other.delete_tree(path)
+    await other.create(f"{path}/new", make_parents=True)
+    hold.release()
+    await task
+    assert await zk.get_children(path) == ["new"]
+
+
+async def test_a_node_without_permission_to_delete_stays_and_the_error_names_it(zk: Client, path: str) -> None:
+    await zk.create(path)
+    await zk.create(f"{path}/open/x", make_parents=True)
+    await zk.create(f"{path}/locked/x", make_parents=True)
+    await zk.set_acl(f"{path}/locked", [zkwire.ACL(17, "world", "anyone")])
+    with pytest.raises(zkwire.NoAuthError) as refused:
         await zk.delete_tree(path)
-        assert await zk.exists(path) is None
+    assert refused.value.path == f"{path}/locked/x"
+    assert await zk.get_children(path) == ["locked"]
 
 
-async def test_a_deep_tree_is_deleted(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.ensure_path(path + "/d" * 200)
-        await zk.delete_tree(path)
-        assert await zk.exists(path) is None
-
-
-async def test_several_clients_may_delete_the_same_tree_at_the_same_time(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await zk.create(path)
-        for part in range(3):
-            await zk.pipeline([Create(f"{path}/{part}"), *[Create(f"{path}/{part}/{n}") for n in range(300)]])
-        outcomes = await asyncio.gather(
-            *(client.delete_tree(path) for client in (zk, other, zk, other)), return_exceptions=True
-        )
-        assert None in outcomes
-        assert all(outcome is None or isinstance(outcome, zkwire.NoNodeError) for outcome in outcomes)
-        assert await zk.exists(path) is None
-
-
-async def test_nodes_deleted_and_created_meanwhile_do_not_stop_it(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await plant(zk, path)
-        hold = proxy.hold_replies()  # so that the tree is listed before another client changes it
-        task = asyncio.create_task(zk.delete_tree(path))
-        await proxy.seen("getChildren2", direction="reply")
-        await other.delete_tree(f"{path}/a/b")
-        hold.release()
-        await proxy.seen("getChildren", direction="reply")
-        await other.create(f"{path}/box/late", make_parents=True)
-        await task
-        assert await zk.exists(path) is None
-
-
-async def test_a_node_created_between_the_list_and_the_delete_is_deleted_too(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await zk.create(f"{path}/a", make_parents=True)
-        mark = proxy.mark()
-        hold = proxy.hold_replies()
-        task = asyncio.create_task(zk.delete_tree(path))
-        await proxy.seen("getChildren2", mark, direction="reply")
-        hold.release()
-        hold = proxy.hold_replies()
-        await proxy.seen("getChildren", mark, direction="reply")
-        await other.create(f"{path}/a/late")
-        hold.release()
-        await task
-        assert await zk.exists(path) is None
-        assert proxy.requests(mark).count("multi") == 1  # the second attempt: each node by itself
-
-
-async def test_it_gives_up_against_a_client_that_creates_without_end(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await zk.create(path)
-        is_over = False
-
-        async def create() -> None:
-            number = 0
-            while not is_over:
-                await asyncio.gather(
-                    *(other.create(f"{path}/{number + n}", make_parents=True) for n in range(100)),
-                    return_exceptions=True,
-                )
-                number += 100
-
-        async def delete() -> None:
-            for _ in range(50):  # the deletion may also win
-                with contextlib.suppress(zkwire.NoNodeError):
-                    await zk.delete_tree(path)
-
-        creator = asyncio.create_task(create())
-        try:
-            with pytest.raises(zkwire.NotEmptyError, match="as fast as they are deleted") as refused:
-                await delete()
-            assert refused.value.path == path
-        finally:
-            is_over = True
-            await creator
-
-
-async def test_a_new_tree_at_the_path_of_the_deleted_one_is_left_alone(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await zk.create(f"{path}/a", make_parents=True)
-        hold = proxy.hold_replies()
-        task = asyncio.create_task(zk.delete_tree(path))
-        await proxy.seen("getChildren2", direction="reply")
-        hold.release()
-        hold = proxy.hold_replies()
-        await proxy.seen("getChildren", direction="reply")
-        await other.delete_tree(path)
-        await other.create(f"{path}/new", make_parents=True)
-        hold.release()
-        await task
-        assert await zk.get_children(path) == ["new"]
-
-
-async def test_a_node_without_permission_to_delete_stays_and_the_error_names_it(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        await zk.create(f"{path}/open/x", make_parents=True)
-        await zk.create(f"{path}/locked/x", make_parents=True)
-        await zk.set_acl(f"{path}/locked", [zkwire.ACL(17, "world", "anyone")])
-        with pytest.raises(zkwire.NoAuthError) as refused:
-            await zk.delete_tree(path)
-        assert refused.value.path == f"{path}/locked/x"
-        assert await zk.get_children(path) == ["locked"]
-
-
-async def test_a_node_without_permission_to_read_is_deleted_if_it_has_no_children(server: Server, path: str) -> None:
+async def test_a_node_without_permission_to_read_is_deleted_if_it_has_no_children(zk: Client, path: str) -> None:
     secret = [zkwire.digest_acl("bob", "pw")]
-    async with zkwire.connect(server.hosts) as zk:
-        await zk.create(path)
-        await zk.create(f"{path}/secret", acl=secret)
+    await zk.create(path)
+    await zk.create(f"{path}/secret", acl=secret)
+    await zk.delete_tree(path)
+    assert await zk.exists(path) is None
+    await zk.create(path)
+    await zk.create(f"{path}/secret", acl=[*secret, zkwire.ACL(20, "world", "anyone")])
+    await zk.create(f"{path}/secret/x")
+    with pytest.raises(zkwire.NoAuthError) as refused:
         await zk.delete_tree(path)
-        assert await zk.exists(path) is None
-        await zk.create(path)
-        await zk.create(f"{path}/secret", acl=[*secret, zkwire.ACL(20, "world", "anyone")])
-        await zk.create(f"{path}/secret/x")
-        with pytest.raises(zkwire.NoAuthError) as refused:
-            await zk.delete_tree(path)
-        assert (refused.value.path, refused.value.operation) == (f"{path}/secret", "getChildren")
+    assert (refused.value.path, refused.value.operation) == (f"{path}/secret", "getChildren")
 
 
 @pytest.mark.parametrize("is_before", [True, False])
 @pytest.mark.parametrize("opcode", [12, 8, 14], ids=["getChildren2", "getChildren", "multi"])
-async def test_it_goes_on_after_a_lost_connection(server: Server, path: str, is_before: bool, opcode: int) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await plant(zk, path)
-        fault = (proxy.drop_before if is_before else proxy.drop_after)(opcode)
-        await zk.delete_tree(path)
-        assert fault.hits == 1
-        assert await zk.exists(path) is None
+async def test_it_goes_on_after_a_lost_connection(
+    proxy: Proxy, zk: Client, path: str, is_before: bool, opcode: int
+) -> None:
+    await plant(zk, path)
+    fault = (proxy.drop_before if is_before else proxy.drop_after)(opcode)
+    await zk.delete_tree(path)
+    assert fault.hits == 1
+    assert await zk.exists(path) is None
 
 
 @pytest.mark.parametrize("opcode", ["getChildren2", "getChildren", "multi"])
-async def test_it_can_be_cancelled_at_any_point_and_called_again(server: Server, path: str, opcode: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await plant(zk, path)
-        await zk.create(f"{path}-neighbour")
-        mark = proxy.mark()
-        task = asyncio.create_task(zk.delete_tree(path))
-        await proxy.seen(opcode, mark)
-        assert not task.done()
-        await cancelled(task)
-        await zk.ping()
-        asked = proxy.requests(mark)
-        await zk.ping()
-        assert proxy.requests(mark) == asked
-        assert asked.count("multi") == (opcode == "multi")
-        assert await zk.exists(f"{path}-neighbour") is not None
-        if await zk.exists(path) is not None:
-            await zk.delete_tree(path)
-        assert await zk.exists(path) is None
+async def test_it_can_be_cancelled_at_any_point_and_called_again(
+    proxy: Proxy, zk: Client, path: str, opcode: str
+) -> None:
+    await plant(zk, path)
+    await zk.create(f"{path}-neighbour")
+    mark = proxy.mark()
+    task = asyncio.create_task(zk.delete_tree(path))
+    await proxy.seen(opcode, mark)
+    assert not task.done()
+    await cancelled(task)
+    await zk.ping()
+    asked = proxy.requests(mark)
+    await zk.ping()
+    assert proxy.requests(mark) == asked
+    assert asked.count("multi") == (opcode == "multi")
+    assert await zk.exists(f"{path}-neighbour") is not None
+    if await zk.exists(path) is not None:
+        await zk.delete_tree(path)
+    assert await zk.exists(path) is None

@@ -8,37 +8,35 @@ import pytest
 import zkwire
 from tests.support.client import Server, cancelled, sending_nothing
 from tests.support.proxy import Proxy
-from zkwire import Create, Stat
+from zkwire import Client, Create, Stat
 
 LONGEST = (2**40 - 1) / 1000
 
 
-async def test_a_ttl_node_looks_like_a_persistent_node(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        assert await zk.create(path, b"data", ttl=60.0) == path
-        assert proxy.requests(mark) == ["createTTL"]
-        data, stat = await zk.get(path)
-        assert (data, stat.ephemeral_owner) == (b"data", 0)
-        assert await zk.create(f"{path}/child") == f"{path}/child"
+async def test_a_ttl_node_looks_like_a_persistent_node(proxy: Proxy, zk: Client, path: str) -> None:
+    mark = proxy.mark()
+    assert await zk.create(path, b"data", ttl=60.0) == path
+    assert proxy.requests(mark) == ["createTTL"]
+    data, stat = await zk.get(path)
+    assert (data, stat.ephemeral_owner) == (b"data", 0)
+    assert await zk.create(f"{path}/child") == f"{path}/child"
 
 
-async def test_create_and_stat_returns_the_stat_of_a_ttl_node(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        made, stat = await zk.create_and_stat(path, b"data", ttl=1)
-        assert (made, stat) == (path, await zk.exists(path))
+async def test_create_and_stat_returns_the_stat_of_a_ttl_node(zk: Client, path: str) -> None:
+    made, stat = await zk.create_and_stat(path, b"data", ttl=1)
+    assert (made, stat) == (path, await zk.exists(path))
 
 
-async def test_a_ttl_node_may_be_sequential(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_a_ttl_node_may_be_sequential(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         assert await app.create("/n-", ttl=60, sequential=True) == "/n-0000000000"
         made, stat = await app.create_and_stat("/", ttl=60, sequential=True)
         assert (made, stat) == ("/0000000001", await zk.exists(f"{path}/0000000001"))
 
 
-async def test_transactions_and_pipelines_can_create_ttl_nodes(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk, zkwire.connect(f"{server.hosts}{path}") as app:
+async def test_transactions_and_pipelines_can_create_ttl_nodes(server: Server, zk: Client, path: str) -> None:
+    async with zkwire.connect(f"{server.hosts}{path}") as app:
         await zk.create(path)
         async with app.transaction() as tx:
             tx.create("/a", b"1", ttl=60)
@@ -51,17 +49,15 @@ async def test_transactions_and_pipelines_can_create_ttl_nodes(server: Server, p
         assert refused.path == "/a"
 
 
-async def test_parents_of_a_ttl_node_are_persistent(server: Server, path: str) -> None:
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        await zk.create(f"{path}/a/b", ttl=60, make_parents=True)
-        assert proxy.requests(mark) == ["createTTL", "create", "create", "createTTL"]
+async def test_parents_of_a_ttl_node_are_persistent(proxy: Proxy, zk: Client, path: str) -> None:
+    mark = proxy.mark()
+    await zk.create(f"{path}/a/b", ttl=60, make_parents=True)
+    assert proxy.requests(mark) == ["createTTL", "create", "create", "createTTL"]
 
 
 @pytest.mark.parametrize("ttl", [0.001, 0.0014, 1, 1.5, LONGEST, 2**40 // 1000])
-async def test_the_server_accepts_the_shortest_and_the_longest_ttl(server: Server, path: str, ttl: float) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        assert isinstance((await zk.create_and_stat(path, ttl=ttl))[1], Stat)
+async def test_the_server_accepts_the_shortest_and_the_longest_ttl(zk: Client, path: str, ttl: float) -> None:
+    assert isinstance((await zk.create_and_stat(path, ttl=ttl))[1], Stat)
 
 
 @pytest.mark.parametrize(
@@ -81,48 +77,45 @@ async def test_a_bad_ttl_is_refused_and_nothing_is_sent(server: Server, path: st
             zk.transaction().create(path, ttl=ttl)
 
 
-async def test_the_error_of_a_refused_ttl_node_names_the_reason(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
+async def test_the_error_of_a_refused_ttl_node_names_the_reason(zk: Client, path: str) -> None:
+    await zk.create(path, ttl=60)
+    with pytest.raises(zkwire.NodeExistsError, match=path):
         await zk.create(path, ttl=60)
-        with pytest.raises(zkwire.NodeExistsError, match=path):
-            await zk.create(path, ttl=60)
-        with pytest.raises(zkwire.NoNodeError):
-            await zk.create(f"{path}/no/parent", ttl=60)
+    with pytest.raises(zkwire.NoNodeError):
+        await zk.create(f"{path}/no/parent", ttl=60)
 
 
 @pytest.mark.parametrize("sequential", [False, True])
-async def test_a_ttl_node_of_a_cancelled_create_stays(server: Server, path: str, sequential: bool) -> None:
+async def test_a_ttl_node_of_a_cancelled_create_stays(proxy: Proxy, zk: Client, path: str, sequential: bool) -> None:
     """Pitfall 72: another client may have written into it by then; its time to live ends it."""
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        hold = proxy.hold_replies()
-        task = asyncio.create_task(zk.create(f"{path}/n", ttl=60, sequential=sequential))
-        await proxy.seen("createTTL", direction="reply")
-        await cancelled(task)
-        mark = proxy.mark()
-        hold.release()
-        await zk.ping()
-        await zk.ping()
-        assert "delete" not in proxy.requests(mark)
-        assert len(await zk.get_children(path)) == 1
+    await zk.create(path)
+    hold = proxy.hold_replies()
+    task = asyncio.create_task(zk.create(f"{path}/n", ttl=60, sequential=sequential))
+    await proxy.seen("createTTL", direction="reply")
+    await cancelled(task)
+    mark = proxy.mark()
+    hold.release()
+    await zk.ping()
+    await zk.ping()
+    assert "delete" not in proxy.requests(mark)
+    assert len(await zk.get_children(path)) == 1
 
 
 @pytest.mark.parametrize("sequential", [False, True])
 async def test_the_clean_up_of_a_lost_ttl_create_deletes_no_other_node(
-    server: Server, path: str, sequential: bool
+    proxy: Proxy, zk: Client, path: str, sequential: bool
 ) -> None:
     """The mode of a TTL node is a number of its own, not a sum of the flags for ephemeral and sequential nodes."""
-    async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        await zk.create(f"{path}/n0000000009", ephemeral=True)
-        mark = proxy.mark()
-        hold = proxy.hold_replies()
-        task = asyncio.create_task(zk.create(f"{path}/n", ttl=60, sequential=sequential))
-        await proxy.seen("createTTL", direction="reply")
-        await cancelled(task)
-        proxy.drop()
-        hold.release()
-        await zk.ping()
-        await zk.ping()
-        assert set(proxy.requests(mark)) <= {"createTTL", "connect"}
-        assert "n0000000009" in await zk.get_children(path)
+    await zk.create(path)
+    await zk.create(f"{path}/n0000000009", ephemeral=True)
+    mark = proxy.mark()
+    hold = proxy.hold_replies()
+    task = asyncio.create_task(zk.create(f"{path}/n", ttl=60, sequential=sequential))
+    await proxy.seen("createTTL", direction="reply")
+    await cancelled(task)
+    proxy.drop()
+    hold.release()
+    await zk.ping()
+    await zk.ping()
+    assert set(proxy.requests(mark)) <= {"createTTL", "connect"}
+    assert "n0000000009" in await zk.get_children(path)
