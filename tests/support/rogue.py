@@ -19,7 +19,9 @@ import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import NamedTuple
+
+from tests.support.relay import Listener
 
 _INT = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">ii")
@@ -78,7 +80,7 @@ class Peer:
         read_only = bool(payload[end]) if len(payload) > end else None
         handshake = Handshake(last_zxid, timeout, session_id, payload[_CONNECT_REQUEST.size : end], read_only)
         self.rogue.handshakes.append(handshake)
-        self.rogue._changed()
+        self.rogue.changed()
         return handshake
 
     async def handshake(self) -> Handshake:
@@ -93,7 +95,7 @@ class Peer:
         payload = await self._frame()
         xid, opcode = _REQUEST_HEADER.unpack_from(payload)
         self.rogue.requests.append((xid, opcode))
-        self.rogue._changed()
+        self.rogue.changed()
         return Request(xid, opcode, payload[_REQUEST_HEADER.size :])
 
     async def first_request(self) -> Request:
@@ -191,13 +193,6 @@ async def refused_session(peer: Peer) -> None:
     await peer.send_frame(connect_response(0, 0, bytes(16)) + b"\0")
 
 
-async def short_connect_response(peer: Peer) -> None:
-    """36 bytes, no readOnly byte, as from 3.3 and older: not a fault. Then serves."""
-    handshake = await peer.connect_request()
-    await peer.send_frame(connect_response(handshake.timeout, handshake.session_id or peer.rogue.new_session_id()))
-    await peer.serve()
-
-
 # After the handshake.
 
 
@@ -280,83 +275,41 @@ async def short_frame(peer: Peer, *, payload: bytes = b"\0\0") -> None:
     await peer.ignore()
 
 
-async def unknown_error(peer: Peer, *, err: int = -9999) -> None:
-    """The first request gets an unknown error code. Then serves."""
-    await peer.handshake()
-    request = await peer.first_request()
-    await peer.reply(request.xid, err=err)
-    await peer.serve()
-
-
-async def error_with_trailing_bytes(peer: Peer, *, err: int = NO_NODE, trailing: bytes = b"\xff" * 9) -> None:
-    """The first request gets an error with bytes behind it, which servers do send and a client ignores. Then serves."""
-    await peer.handshake()
-    request = await peer.first_request()
-    await peer.reply(request.xid, trailing, err=err)
-    await peer.serve()
-
-
-async def unknown_event(peer: Peer, *, kind: int = 99, path: str = "/") -> None:
-    """An event of an unknown type, right behind the handshake. Then serves."""
-    await peer.handshake()
-    await peer.event(kind, path)
-    await peer.serve()
-
-
-class Rogue:
+class Rogue(Listener):
     """Listens on `hosts`; the n-th connection meets the n-th behaviour, those beyond meet the last.
 
-    `connections` counts the accepted ones, `ended` those that are over on both sides, `sent` the bytes sent to all.
-    `handshakes` and `requests` (xid, opcode) are in order of arrival. An error in a behaviour is raised on closing.
+    `ended` counts the connections that are over on both sides, `sent` the bytes sent to all.  `handshakes` and
+    `requests` (xid, opcode) are in order of arrival.  An error in a behaviour is raised on closing.
     """
 
     def __init__(self, *behaviours: Behaviour) -> None:
-        if not behaviours:
-            raise ValueError("a rogue needs a behaviour")
-        self.connections = 0
+        super().__init__()
         self.ended = 0
         self.sent = 0
         self.handshakes: list[Handshake] = []
         self.requests: list[tuple[int, int]] = []
         self._behaviours = behaviours
         self._session_ids = itertools.count(0x0F0E000000000001)
-        self._listener: asyncio.Server | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._waiters: set[asyncio.Future[None]] = set()
-        self._closed = False
-
-    async def __aenter__(self) -> Self:
-        self._listener = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
-        return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._listener is not None
-        self._listener.close()
+        await super().__aexit__(kind, error, trace)
+        for task in self._tasks:
+            if not task.cancelled():
+                task.result()
+
+    def accept(self) -> asyncio.Protocol:
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), self._accepted)
+
+    async def end_connections(self) -> None:
         for task in self._tasks:
             task.cancel()
-        outcomes = await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._listener.wait_closed()
-        self._closed = True
-        self._changed()
-        for outcome in outcomes:
-            if isinstance(outcome, Exception):
-                raise outcome
-
-    @property
-    def hosts(self) -> str:
-        """The connect string to give to the client."""
-        assert self._listener is not None
-        host, port = self._listener.sockets[0].getsockname()
-        return f"{host}:{port}"
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def new_session_id(self) -> int:
         return next(self._session_ids)
-
-    async def connected(self, count: int) -> None:
-        """Wait until `count` connections have been accepted since the start."""
-        await self.until(lambda: self.connections >= count)
 
     async def disconnected(self, count: int) -> None:
         """Wait until `count` connections are over: the client has closed its side."""
@@ -366,18 +319,6 @@ class Rogue:
         """Wait until `count` requests of this opcode have come."""
         await self.until(lambda: sum(code == opcode for _, code in self.requests) >= count)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until `condition`, asked again after every request, handshake and change of a connection, is true."""
-        while not condition():
-            if self._closed:
-                raise ConnectionAbortedError("the rogue was closed during this wait")
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
-            try:
-                await waiter
-            finally:
-                self._waiters.discard(waiter)
-
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Small buffers, so that what is sent and what the client took are nearly the same.
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
@@ -386,7 +327,7 @@ class Rogue:
         self.connections += 1
         play = self._play(behaviour, Peer(self, reader, writer), writer)
         self._tasks.append(asyncio.get_running_loop().create_task(play))
-        self._changed()
+        self.changed()
 
     async def _play(self, behaviour: Behaviour, peer: Peer, writer: asyncio.StreamWriter) -> None:
         try:
@@ -401,9 +342,4 @@ class Rogue:
         finally:
             writer.transport.abort()
             self.ended += 1
-            self._changed()
-
-    def _changed(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            self.changed()

@@ -47,14 +47,12 @@ def delete(path: str) -> tuple[int, bytes]:
 class RawClient:
     """A session on a bare socket. Not on streams: after RST a StreamReader hides what came before."""
 
-    def __init__(self, hosts: str, window: int | None = None) -> None:
+    def __init__(self, hosts: str) -> None:
         host, _, port = hosts.rpartition(":")
         self._address = (host, int(port))
         self._xids = itertools.count(1)
         self.socket = socket.socket()
         self.socket.setblocking(False)
-        if window is not None:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
 
     async def __aenter__(self) -> Self:
         await self.connect()
@@ -117,7 +115,7 @@ class RawClient:
 
 
 async def has_read(proxy: Proxy, count: int) -> None:
-    await proxy.until(lambda: proxy._reads == count)
+    await proxy.until(lambda: proxy.reads == count)
 
 
 async def is_there(zookeeper: RealServer, path: str) -> bool:
@@ -194,31 +192,14 @@ async def test_separate_writes_are_counted(zookeeper: RealServer) -> None:
         assert (proxy.writes(apart), proxy.segments(apart)) == (2, 2)
 
 
-async def test_segments_count_writes_that_one_read_brought_together(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        mark = proxy.mark()
-        client.socket.send(client.request(exists("/")))
-        client.socket.send(client.request(exists("/zookeeper")))
-        await client.reply()
-        await client.reply()
-        assert (proxy.writes(mark), proxy.segments(mark)) == (1, 2)
-
-
 async def test_a_frame_in_single_bytes_is_put_together(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         mark = proxy.mark()
-        for count, byte in enumerate(client.request(exists("/")), start=proxy._reads + 1):
+        for count, byte in enumerate(client.request(exists("/")), start=proxy.reads + 1):
             await client.send_bytes(bytes([byte]))
             await has_read(proxy, count)
         assert (await client.reply()).err == 0
         assert proxy.requests(mark) == ["exists"]
-
-
-async def test_large_frames_pass(zookeeper: RealServer, path: str) -> None:
-    data = bytes(1_000_000)
-    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        await client.call(create(path, data))
-        assert (await client.call(get_data(path))).body[4 : 4 + len(data)] == data
 
 
 async def test_a_four_letter_word_passes(zookeeper: RealServer) -> None:
@@ -270,56 +251,20 @@ async def test_a_drop_after_swallows_the_reply_to_what_was_applied(
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         mark = proxy.mark()
         lost = proxy.drop_after("create", nth=2, reset=reset)
-        await client.send(create(first), create(second), create(third))
-        assert (await client.reply()).body == string(first)
+        await client.call(create(first))
+        await client.send(create(second), create(third))
         if reset:
             with pytest.raises(ConnectionResetError):
                 await client.receive()
         else:
             assert await client.receive() == b""
         await lost.until_hit()
-        reply = lost.frames[0]
-        assert (reply.direction, reply.opcode, reply.xid, reply.path) == ("reply", "create", 2, second)
+        reply = await proxy.seen(lambda frame: frame.path == second, direction="reply")
         assert reply.dropped
         assert proxy.requests(mark) == ["create"] * 3
         dropped = [f.dropped for f in proxy.log[mark:] if f.direction == "request"]
         assert dropped == [False, False, True]
         assert [await is_there(zookeeper, path) for path in (first, second, third)] == [True, True, False]
-
-
-@pytest.mark.parametrize(("count", "window"), [(10, None), (1, 65536)], ids=["in the proxy", "in the kernel"])
-@pytest.mark.parametrize("reset", [False, True])
-async def test_large_replies_in_front_of_the_cut_arrive_whole(
-    zookeeper: RealServer, path: str, reset: bool, count: int, window: int | None
-) -> None:
-    data = bytes(1_000_000)
-    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts, window=window) as client:
-        await client.call(create(path, data))
-        lost = proxy.drop_after("delete", reset=reset)
-        await client.send(*[get_data(path)] * count, delete(path))
-        await proxy.seen("delete", direction="reply")
-        # Turns of the loop in which the client does not read: RST waits for it, FIN need not.
-        assert not await is_there(zookeeper, path)
-        assert bool(lost.hits) is not reset
-        for _ in range(count):
-            assert (await client.reply()).body[4 : 4 + len(data)] == data
-        await lost.until_hit()
-        with pytest.raises(ConnectionResetError if reset else EOFError):
-            await client.payload()
-
-
-async def test_a_drop_after_takes_a_predicate_and_happens_once(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        lost = proxy.drop_after(lambda frame: frame.path == path)
-        async with RawClient(proxy.hosts) as client:
-            assert (await client.call(exists("/"))).err == 0
-            await client.send(exists(path))
-            await lost.until_hit()
-            assert lost.frames[0].err == NO_NODE
-            assert await client.receive() == b""
-        async with RawClient(proxy.hosts) as client:
-            assert (await client.call(exists(path))).err == NO_NODE
-        assert proxy.connections == 2
 
 
 async def test_the_connect_response_can_be_swallowed(zookeeper: RealServer) -> None:
@@ -331,20 +276,18 @@ async def test_the_connect_response_can_be_swallowed(zookeeper: RealServer) -> N
             await client.handshake()
         client.socket.close()
         await lost.until_hit()
-        (session_id,) = struct.unpack_from(">q", lost.frames[0].body, 8)
-        assert session_id != 0
 
 
 @pytest.mark.parametrize("reset", [False, True])
 async def test_a_drop_before_keeps_the_request_from_the_server(zookeeper: RealServer, path: str, reset: bool) -> None:
     first, second = path + "-1", path + "-2"
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        lost = proxy.drop_before(lambda frame: frame.path == second, reset=reset)
+        lost = proxy.drop_before("create", nth=2, reset=reset)
         await client.call(create(first))
         await client.send(create(second))
         await lost.until_hit()
-        request = lost.frames[0]
-        assert (request.direction, request.path, request.dropped) == ("request", second, True)
+        assert proxy.log[-1].path == second
+        assert proxy.log[-1].dropped
         if reset:
             with pytest.raises(ConnectionResetError):
                 await client.receive()
@@ -360,43 +303,6 @@ async def test_fin_stays_fin_when_the_client_goes_on_writing(zookeeper: RealServ
         await client.send(create(path), *[exists("/" + "x" * 10_000)] * 200)
         assert await client.receive() == b""
         await lost.until_hit()
-
-
-async def test_a_fault_whose_connection_ends_otherwise_raises(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        proxy.hold_replies()
-        lost = proxy.drop_after("exists")
-        await client.send(exists("/"))
-        await proxy.seen("exists", direction="reply")
-        proxy.drop()
-        with pytest.raises(ConnectionAbortedError):
-            await lost.until_hit()
-
-
-async def test_a_client_that_resets_takes_a_held_fault_with_it(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        async with RawClient(proxy.hosts) as client:
-            proxy.hold_replies()
-            lost = proxy.drop_after("exists")
-            await client.send(exists("/"))
-            await proxy.seen("exists", direction="reply")
-            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        with pytest.raises(ConnectionAbortedError):
-            await lost.until_hit()
-        await proxy.until(lambda: proxy.open == 0)
-
-
-async def test_a_cut_has_happened_when_the_client_leaves_before_its_rst(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy:
-        async with RawClient(proxy.hosts, window=65536) as client:
-            await client.call(create(path, bytes(1_000_000)))
-            lost = proxy.drop_after("delete", reset=True)
-            await client.send(*[get_data(path)] * 10, delete(path))
-            await proxy.seen("delete", direction="reply")
-            assert not lost.hits
-        await lost.until_hit()
-        assert lost.frames[0].path == path
-        await proxy.until(lambda: proxy.open == 0)
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -441,7 +347,6 @@ async def test_a_cut_is_held_with_the_replies_in_front_of_it(zookeeper: RealServ
         assert not lost.hits
         hold.release()
         await lost.until_hit()
-        assert lost.frames[0].path == path
         assert (await client.reply()).xid == 1
         assert await client.receive() == b""
 
@@ -458,11 +363,11 @@ async def test_held_replies_are_lost_in_a_cut(zookeeper: RealServer, path: str) 
     assert await is_there(zookeeper, path)
 
 
-async def test_the_end_of_a_server_is_held_behind_its_replies(zookeeper: RealServer) -> None:
+async def test_the_end_of_a_server_is_held_after_its_replies(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         hold = proxy.hold_replies()
         await client.send((CLOSE_SESSION, b""))
-        await proxy.until(lambda: proxy._links[0].server.got_eof)
+        await proxy.until(lambda: proxy._pairs[0].server.got_eof)
         with pytest.raises(BlockingIOError):
             client.socket.recv(1)
         hold.release()
@@ -498,19 +403,6 @@ async def test_a_client_that_leaves_in_a_pause_is_noticed_afterwards(zookeeper: 
         await proxy.until(lambda: proxy.open == 0)
 
 
-async def test_replies_in_hand_wait_for_the_end_of_a_pause(zookeeper: RealServer) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
-        hold = proxy.hold_replies()
-        await client.send(exists("/"))
-        await proxy.seen("exists", direction="reply")
-        proxy.pause()
-        hold.release()
-        with pytest.raises(BlockingIOError):
-            client.socket.recv(1)
-        proxy.resume()
-        assert (await client.reply()).err == 0
-
-
 async def test_refused_connections_are_counted_apart(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         refusal = proxy.refuse_connections()
@@ -530,7 +422,7 @@ async def test_refused_connections_are_counted_apart(zookeeper: RealServer) -> N
 # Waits and the end.
 
 
-async def test_seen_finds_the_first_match_behind_the_mark(zookeeper: RealServer) -> None:
+async def test_seen_finds_the_first_match_after_the_mark(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, RawClient(proxy.hosts) as client:
         await client.call(exists("/"))
         assert (await proxy.seen("exists")).path == "/"
@@ -560,9 +452,9 @@ async def test_closing_ends_connections_waits_and_faults_and_leaves_no_task(zook
         await dialling.connect()
     with pytest.raises(ConnectionAbortedError):
         await waiting
-    await asyncio.wait({idle, pending})
-    assert idle.cancelled()
-    assert pending.cancelled()
+    for fault in (idle, pending):
+        with pytest.raises(ConnectionAbortedError):
+            await fault
     with pytest.raises(ConnectionResetError):
         await client.receive()
     client.socket.close()

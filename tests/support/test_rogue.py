@@ -1,6 +1,7 @@
-"""Each behaviour of the rogue, seen by a client of a few lines of struct on asyncio's streams."""
+"""The rogue, seen by a client of a few lines of struct on asyncio's streams; zkwire/session/test_rogue.py uses it."""
 
 import asyncio
+import contextlib
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,10 +12,7 @@ import pytest
 from tests.support.rogue import (
     CLOSE_SESSION,
     DATA,
-    GARBAGE,
     GET_DATA,
-    NO_NODE,
-    NOT_READ_ONLY,
     PASSWORD,
     PING,
     STAT,
@@ -25,23 +23,10 @@ from tests.support.rogue import (
     Rogue,
     eof_handshake,
     eof_in_frame,
-    error_with_trailing_bytes,
-    garbage_after_handshake,
-    garbage_handshake,
     honest,
     huge_length,
-    negative_length,
-    read_only_refusal,
     refused_session,
-    short_connect_response,
-    short_frame,
     silence,
-    silent_handshake,
-    truncated_record,
-    unasked_reply,
-    unknown_error,
-    unknown_event,
-    wrong_xid,
 )
 
 EXISTS = 3
@@ -154,44 +139,6 @@ async def test_each_connection_meets_its_behaviour_and_the_rest_the_last() -> No
         await rogue.connected(4)
 
 
-# In place of the handshake.
-
-
-async def test_garbage_handshake() -> None:
-    async with facing(garbage_handshake, handshake=False) as (_, client):
-        client.connect()
-        assert await client.reader.readexactly(len(GARBAGE)) == GARBAGE
-
-
-async def test_silent_handshake() -> None:
-    async with facing(silent_handshake, handshake=False) as (rogue, client):
-        client.connect()
-        await rogue.until(lambda: len(rogue.handshakes) == 1)
-        assert rogue.sent == 0
-
-
-async def test_read_only_refusal() -> None:
-    async with facing(read_only_refusal, handshake=False) as (_, client):
-        client.connect()
-        payload = await client.payload()
-        assert struct.unpack(">iqi", payload) == (0, 1, NOT_READ_ONLY)
-        assert await client.is_at_eof()
-
-
-async def test_refused_session() -> None:
-    async with facing(refused_session, handshake=False) as (_, client):
-        client.connect(session_id=77)
-        assert await client.payload() == struct.pack(">iiqi", 0, 0, 0, 16) + bytes(17)
-        assert await client.is_at_eof()
-
-
-async def test_short_connect_response() -> None:
-    async with facing(short_connect_response, handshake=False) as (_, client):
-        client.connect()
-        assert len(await client.payload()) == 36
-        assert await client.is_served()
-
-
 # After the handshake.
 
 
@@ -205,11 +152,6 @@ async def test_silence() -> None:
         assert rogue.sent == sent
 
 
-async def test_garbage_after_handshake() -> None:
-    async with facing(partial(garbage_after_handshake, garbage=b"\0" * 7)) as (_, client):
-        assert await client.reader.readexactly(7) == b"\0" * 7
-
-
 async def test_huge_length_goes_on_while_the_client_takes_it() -> None:
     async with Rogue(partial(huge_length, interval=0.0)) as rogue:
         async with connected(rogue) as client:
@@ -220,71 +162,12 @@ async def test_huge_length_goes_on_while_the_client_takes_it() -> None:
         assert 1_000_000 < rogue.sent < 20_000_000
 
 
-async def test_huge_length_is_seen_by_what_the_client_read() -> None:
-    async with Rogue(huge_length) as rogue:
-        async with connected(rogue) as client:
-            await client.handshake()
-        await rogue.disconnected(1)
-        assert rogue.sent < 20_000_000
-
-
-async def test_huge_length_has_an_end() -> None:
-    async with facing(partial(huge_length, chunk=1000, most=10_000)) as (rogue, client):
-        await client.reader.readexactly(4 + 10_000)
-        assert rogue.sent == 41 + 4 + 10_000
-
-
-async def test_negative_length() -> None:
-    async with facing(negative_length) as (_, client):
-        assert struct.unpack(">i", await client.reader.readexactly(4)) == (-2,)
-
-
-async def test_wrong_xid() -> None:
-    async with facing(partial(wrong_xid, offset=7)) as (_, client):
-        assert await client.call(-2, PING) == (-2, 0, b"")
-        assert await client.call(1, GET_DATA) == (8, 0, GET_DATA_BODY)
-
-
-async def test_unasked_reply() -> None:
-    async with facing(unasked_reply) as (_, client):
-        assert await client.reply() == (1, 0, b"")
-
-
 @pytest.mark.parametrize("keep", [0, 3, 4, 10, 19, 20, 30])
 async def test_eof_in_frame(keep: int) -> None:
     async with facing(partial(eof_in_frame, keep=keep)) as (_, client):
         client.request(1, GET_DATA)
         client.request(2, GET_DATA)  # bytes that nobody reads do not turn the FIN into RST
         assert len(await client.reader.read()) == keep
-
-
-async def test_truncated_record() -> None:
-    async with facing(truncated_record) as (_, client):
-        assert await client.call(1, GET_DATA) == (1, 0, GET_DATA_BODY[:6])
-        assert await client.is_served()
-
-
-async def test_short_frame() -> None:
-    async with facing(short_frame) as (_, client):
-        assert await client.payload() == b"\0\0"
-
-
-async def test_unknown_error() -> None:
-    async with facing(unknown_error) as (_, client):
-        assert await client.call(1, GET_DATA) == (1, -9999, b"")
-        assert await client.is_served()
-
-
-async def test_error_with_trailing_bytes() -> None:
-    async with facing(error_with_trailing_bytes) as (_, client):
-        assert await client.call(1, GET_DATA) == (1, NO_NODE, b"\xff" * 9)
-        assert await client.is_served()
-
-
-async def test_unknown_event() -> None:
-    async with facing(partial(unknown_event, path="/a")) as (_, client):
-        assert await client.reply() == (-1, 0, struct.pack(">iii", 99, 3, 2) + b"/a")
-        assert await client.is_served()
 
 
 # The end.
@@ -305,11 +188,12 @@ async def test_an_error_in_a_behaviour_is_raised_on_closing() -> None:
 
 async def test_closing_ends_connections_and_waits_and_leaves_no_task() -> None:
     before = asyncio.all_tasks()
-    async with Rogue(silence) as rogue, connected(rogue) as client:
-        await client.handshake()
-        waiting = asyncio.create_task(rogue.disconnected(2))
-        await rogue.__aexit__(None, None, None)
+    async with contextlib.AsyncExitStack() as stack:
+        async with Rogue(silence) as rogue:
+            client = await stack.enter_async_context(connected(rogue))
+            await client.handshake()
+            waiting = asyncio.create_task(rogue.disconnected(2))
         with pytest.raises(ConnectionAbortedError):
             await waiting
         assert await client.is_at_eof()
-        assert asyncio.all_tasks() == before
+    assert asyncio.all_tasks() == before
