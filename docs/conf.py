@@ -38,6 +38,7 @@ myst_heading_anchors = 4
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
+napoleon_use_ivar = True
 napoleon_custom_sections = ["Cancellation", "Order", "Requests"]
 
 autodoc_member_order = "bysource"
@@ -107,6 +108,13 @@ def _public_bases(app: Sphinx, name: str, thing: type, options: object, bases: l
     bases[:] = [base for base in bases if f"{base.__module__}.{base.__qualname__}" in PUBLIC] or [object]
 
 
+def _without_fields_of_tuples(
+    app: Sphinx, what: str, name: str, thing: object, skip: bool, options: object
+) -> bool | None:
+    """Python's own text says which number a field has; the docstring of the class says what it is."""
+    return True if type(thing).__name__ == "_tuplegetter" else None
+
+
 def _signature(
     app: Sphinx, what: str, name: str, thing: object, options: object, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
@@ -149,6 +157,7 @@ def setup(app: Sphinx) -> None:
     app.connect("missing-reference", _linked_by_its_definition)
     app.connect("doctree-read", _without_links_of_builtins)
     app.connect("autodoc-process-bases", _public_bases)
+    app.connect("autodoc-skip-member", _without_fields_of_tuples)
     app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-process-docstring", _examples, priority=400)  # before napoleon
     app.connect("source-read", _text_from_outside)
