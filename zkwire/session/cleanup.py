@@ -22,12 +22,11 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from zkwire import paths
 from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError
-from zkwire.session import guaranteed_delete
-from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDeletes, ignored, is_transient
+from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDeletes, Requests, ignored, is_transient
 from zkwire.wire.certainty import AckLevel
 from zkwire.wire.connection import Call
 from zkwire.wire.multi import MultiReply, MultiRequest
@@ -53,18 +52,6 @@ _NUMBER_LENGTHS: Final = (10, 11)  # of the numbers in names; 11 of those below 
 _HINT: Final = (
     "the answer to the create was lost, and the client cannot find out what became of it: it may have been carried out"
 )
-
-
-class Requests(guaranteed_delete.Requests, Protocol):
-    """The part of the request queue that the clean-up needs; see RequestQueue."""
-
-    session_id: int
-
-    def send(self, call: Call, /) -> None: ...
-
-    def recovered(self, call: Call, /) -> None: ...
-
-    def fail_call(self, call: Call, error: Exception, /) -> None: ...
 
 
 def traced_creates(request: Request[Any]) -> list[AnyCreate]:

@@ -24,13 +24,20 @@ R = TypeVar("R", bound=Record)
 
 
 class Requests(Protocol):
-    """The part of the request queue that deletes need; see RequestQueue."""
+    """The part of the request queue that deletes and searches need; see RequestQueue."""
 
     loop: asyncio.AbstractEventLoop
+    session_id: int
 
     def submit(self, request: Request[R], /) -> asyncio.Future[R]: ...
 
+    def send(self, call: Call, /) -> None: ...
+
     def send_at_once(self, call: Call, /) -> None: ...
+
+    def recovered(self, call: Call, /) -> None: ...
+
+    def fail_call(self, call: Call, error: Exception, /) -> None: ...
 
 
 class GuaranteedDeletes:

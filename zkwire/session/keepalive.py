@@ -12,16 +12,14 @@ import itertools
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError
 from zkwire.session import probe
-from zkwire.session.credentials import Credential
 from zkwire.session.hosts import CONFIG, Address, is_listed
-from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, OpenLink, check_loop
-from zkwire.session.witness import Witness
+from zkwire.session.witness import MakeWitness
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Upkeep
 from zkwire.wire.connection import Call
@@ -273,8 +271,7 @@ class Keepalive:
         submit: Sends a request.
         rng: A source of randomness.
         open_link: Opens connections.
-        sasl: The client's mechanism, None for none.
-        credentials: The client's credentials.
+        make_witness: Makes a witness of the client.
         is_ready: Whether the chain is kept while there is no lock.
 
     Attributes:
@@ -287,8 +284,7 @@ class Keepalive:
         submit: Callable[[Request[Any]], asyncio.Future[Any]],
         rng: random.Random,
         open_link: OpenLink,
-        sasl: SaslMechanism | None,
-        credentials: Iterable[Credential],
+        make_witness: MakeWitness,
         *,
         is_ready: bool,
     ) -> None:
@@ -298,8 +294,7 @@ class Keepalive:
         self._at_least = Upkeep.READY if is_ready else Upkeep.NONE
         self._rng = rng
         self._open_link = open_link
-        self._sasl = sasl
-        self._credentials = credentials
+        self._make_witness = make_witness
         self._needs = [0, 0]  # of locks that depend on certainty now, and later
         self._needed_since = 0.0
         self._link: Link | None = None
@@ -425,7 +420,7 @@ class Keepalive:
             within = timing.connect_within(self._link.connection.timeout, 1)
             begun = self._loop.time()
             try:
-                await Witness(self._open_link, self._address, self._sasl, self._credentials, within).run()
+                await self._make_witness(self._open_link, self._address, within).run()
                 certainty.witnessed(begun, self._loop.time())
                 await self._submit(MultiRequest([CheckVersionRequest("/", -1)]))
             except (ZooKeeperError, OSError, ProtocolError) as error:

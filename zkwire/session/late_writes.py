@@ -27,17 +27,15 @@ a handshake: another session is made there, and ended.  `PreparedServers` does t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from zkwire.session.attempt import RefusedError, SessionKey
-from zkwire.session.credentials import Credential
 from zkwire.session.hosts import Address
 from zkwire.session.keepalive import Lifetime
-from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, OpenLink
-from zkwire.session.witness import Witness
+from zkwire.session.witness import MakeWitness
 from zkwire.wire.records import ConnectRequest
 
 Peer: TypeAlias = tuple[str, int]  # the IP address and the port of a server
@@ -118,18 +116,15 @@ def peer_of(link: Link, address: Address | None) -> Peer:
 
 
 class PreparedServers:
-    """Opens connections to servers that are prepared for a handshake; arguments as for Witness.
+    """Opens connections to servers that are prepared for a handshake.
 
     While connections break, one session serves all tries: the leader has to end each that is left.
     """
 
-    def __init__(
-        self, lifetime: Lifetime, open_link: OpenLink, sasl: SaslMechanism | None, credentials: Iterable[Credential]
-    ) -> None:
+    def __init__(self, lifetime: Lifetime, open_link: OpenLink, make_witness: MakeWitness) -> None:
         self._lifetime = lifetime
         self._open_link = open_link
-        self._sasl = sasl
-        self._credentials = credentials
+        self._make_witness = make_witness
         self._granted: dict[Peer, float] = {}
         self._left = SessionKey()
 
@@ -170,7 +165,7 @@ class PreparedServers:
             link.hand_over(other)
             return other
 
-        witness = Witness(take_over, address, self._sasl, self._credentials, within)
+        witness = self._make_witness(take_over, address, within)
         try:
             # With the last zxid of the client, so that a server that has seen less refuses it at once.
             answer = await witness.ask(replace(hello, session_id=self._left.id, password=self._left.password))

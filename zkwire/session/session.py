@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any, Final
 
 from zkwire.errors import (
@@ -38,6 +39,7 @@ from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.session_log import SessionLog, are_done, given_up, not_in_time
 from zkwire.session.transport import Link, LinkOwner, OpenLink
+from zkwire.session.witness import Witness
 from zkwire.wire import timing
 from zkwire.wire.connection import AuthenticationDemand, Call, Incoming
 from zkwire.wire.records import ConnectResponse, printed, xids
@@ -100,16 +102,15 @@ class Session(LinkOwner):
         self._reply_limit, self._rng = reply_limit, rng
         self._open_link = open_link
         self._credentials = Credentials(auth, self._fail_auth)
-        self.keepalive = Keepalive(
-            self.lifetime, self.requests.submit, rng, open_link, sasl, self._credentials, is_ready=locks
-        )
+        witness = partial(Witness, sasl, self._credentials)
+        self.keepalive = Keepalive(self.lifetime, self.requests.submit, rng, open_link, witness, is_ready=locks)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
         self._attempt: Attempt | None = None
         self._address: Address | None = None
         self._link: Link | None = None
         self._late_writes = LateWrites()
-        self._servers = PreparedServers(self.lifetime, open_link, sasl, self._credentials)
+        self._servers = PreparedServers(self.lifetime, open_link, witness)
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()

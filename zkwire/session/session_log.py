@@ -28,37 +28,24 @@ _ADVICE: Final = (
 Failures = Sequence[tuple[Address, Exception | None]]  # of each server, None if it has not been tried to the end
 
 
-class _Kind:
-    """The messages of one kind: when one was logged last, and how many were left out since."""
-
-    __slots__ = ("interval", "left_out", "logged_at")
-
-    def __init__(self, now: float) -> None:
-        self.logged_at = now
-        self.interval = _FIRST_INTERVAL
-        self.left_out = 0
-
-
 class Repetitions:
     """Decides which of many messages of one kind are logged: the first one, then one at growing intervals."""
 
     def __init__(self) -> None:
-        self._kinds: dict[object, _Kind] = {}
+        # Of each kind: when a message was logged last, the interval to the next one, how many were left out since.
+        self._kinds: dict[object, tuple[float, float, int]] = {}
 
     def note(self, kind: object, now: float) -> str | None:
         """Record a message at the time `now`; return what to add to it, None if it is to be left out."""
-        known = self._kinds.get(kind)
-        if known is None:
-            self._kinds[kind] = _Kind(now)
+        if kind not in self._kinds:
+            self._kinds[kind] = now, _FIRST_INTERVAL, 0
             return ""
-        known.left_out += 1
-        since = now - known.logged_at
-        if since < known.interval:
+        logged_at, interval, left_out = self._kinds[kind]
+        if now - logged_at < interval:
+            self._kinds[kind] = logged_at, interval, left_out + 1
             return None
-        count, known.left_out = known.left_out, 0
-        known.logged_at = now
-        known.interval = min(known.interval * 2, _LONGEST_INTERVAL)
-        return f" ({count} times in the last {since:.0f} s)"
+        self._kinds[kind] = now, min(interval * 2, _LONGEST_INTERVAL), 0
+        return f" ({left_out + 1} times in the last {now - logged_at:.0f} s)"
 
     def forget(self) -> None:
         """Log the next message of each kind, whatever was logged before."""

@@ -12,8 +12,8 @@ docs/waiting-line.md has the argument.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from zkwire.errors import NoNodeError, ProtocolError
 from zkwire.session.attempt import Attempt, RefusedError, SessionKey
@@ -47,10 +47,10 @@ class Witness(LinkOwner):
     """One session that is made to be ended by the leader; the owner of its links, see LinkOwner.
 
     Args:
-        open_link: Opens connections.
-        address: The server to make it at.
         sasl: The client's mechanism, None for none.
         credentials: The client's credentials.
+        open_link: Opens connections.
+        address: The server to make it at.
         within: How long one attempt to connect may take, in seconds.
 
     Attributes:
@@ -59,10 +59,10 @@ class Witness(LinkOwner):
 
     def __init__(
         self,
-        open_link: OpenLink,
-        address: Address,
         sasl: SaslMechanism | None,
         credentials: Iterable[Credential],
+        open_link: OpenLink,
+        address: Address,
         within: float,
     ) -> None:
         self._open_link = open_link
@@ -165,3 +165,6 @@ class Witness(LinkOwner):
                 self._attempt.greeted(accepted=item.timeout > 0)
             elif isinstance(item, Call) and item.waiter is not None:
                 item.waiter.set_result(item.code)
+
+
+MakeWitness: TypeAlias = Callable[[OpenLink, Address, float], Witness]

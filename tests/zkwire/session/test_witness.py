@@ -32,7 +32,7 @@ class Hellos(Server):
 
 
 def witness(server: Server) -> Witness:
-    return Witness(server.open_link, Address("a", 2181), None, (), 1.0)
+    return Witness(None, (), server.open_link, Address("a", 2181), 1.0)
 
 
 @in_virtual_time
