@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import zkwire
 from recipes.common.arguments import checked_within
-from recipes.common.notices import Notices
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
+from recipes.common.warn_once import WarnOnce
 from zkwire import ACL, OPEN_ACL, Client, validate_path
 
 _log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Barrier:
         self._zk = zk
         self.path = validate_path(path)
         self._acl = acl
-        self._notices = Notices(_log, "a barrier")
+        self._warnings = WarnOnce(_log, "a barrier")
 
     async def create(self) -> None:
         """Create the barrier, or return if it exists already.
@@ -101,7 +101,7 @@ class Barrier:
                 try:
                     return await self._zk.delete(self.path)
                 except zkwire.NotEmptyError:
-                    self._notices.report(self.path, "has nodes below it, which are removed with it")
+                    self._warnings.warn(self.path, "has nodes below it, which are removed with it")
                     await self._zk.delete_tree(self.path)
 
     async def wait(self, *, within: float | None = None) -> None:

@@ -15,9 +15,9 @@ from typing import Final, Self, TypeGuard
 import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.event_loops import OneLoop
-from recipes.common.notices import Notices
 from recipes.common.persistent_node import PersistentNode, checked_data
 from recipes.common.retrying import read, until_answered
+from recipes.common.warn_once import WarnOnce
 from zkwire import ACL, Client, GetData, Node, SessionState, WatchEvent, join_path, validate_path
 
 _log = logging.getLogger(__name__)
@@ -168,7 +168,7 @@ class Group:
         self.path = validate_path(path)
         self._acl = acl
         self._own_sessions: set[int] = set()
-        self._notices = Notices(_log, f"the group {self.path}")
+        self._warnings = WarnOnce(_log, f"the group {self.path}")
 
     async def join(self, name: str, data: bytes = b"", *, within: float | None = 0.0) -> Member:
         """Join under `name`, and return the membership, which lasts until it leaves or the client is closed.
@@ -218,16 +218,16 @@ class Group:
         found = await read(self._zk, *(GetData(join_path(self.path, name)) for name in names))
         members = {}
         for name, node in zip(names, found, strict=True):
-            if _is_member(node, join_path(self.path, name), self._notices):
+            if _is_member(node, join_path(self.path, name), self._warnings):
                 members[name] = node.data
         return members
 
     def watch(self) -> MembersStream:
         """Return a stream of the members, as `members` returns them, now and after each change."""
-        return MembersStream(self._zk, self.path, self._notices)
+        return MembersStream(self._zk, self.path, self._warnings)
 
 
-def _is_member(node: Node | zkwire.ZooKeeperError, path: str, notices: Notices) -> TypeGuard[Node]:
+def _is_member(node: Node | zkwire.ZooKeeperError, path: str, warnings: WarnOnce) -> TypeGuard[Node]:
     """Return whether the node at `path`, or the error of its read, is a member's; report a node that is not.
 
     Raises:
@@ -236,12 +236,12 @@ def _is_member(node: Node | zkwire.ZooKeeperError, path: str, notices: Notices) 
     if isinstance(node, zkwire.NoNodeError):
         return False
     if isinstance(node, zkwire.NoAuthError):
-        notices.report(path, "may not be read by this client (its ACL), so it is not shown as a member")
+        warnings.warn(path, "may not be read by this client (its ACL), so it is not shown as a member")
         return False
     if isinstance(node, BaseException):
         raise node
     if not node.stat.ephemeral_owner:
-        notices.report(path, "is not ephemeral, so it is not shown as a member: no session's end would remove it")
+        warnings.warn(path, "is not ephemeral, so it is not shown as a member: no session's end would remove it")
         return False
     return True
 
@@ -268,10 +268,10 @@ class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
 
     _noun = "members"
 
-    def __init__(self, zk: Client, path: str, notices: Notices) -> None:
+    def __init__(self, zk: Client, path: str, warnings: WarnOnce) -> None:
         super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
         self._zk = zk
-        self._notices = notices
+        self._warnings = warnings
         self._names: list[str] = []  # of the group's children, as last listed
         self._known: dict[
             str, bytes | None
@@ -313,7 +313,7 @@ class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
         for name, node in zip(unknown, await self._zk.pipeline(reads), strict=True):
             if isinstance(node, zkwire.NoNodeError):  # the watch on the group fires when a member has left
                 continue
-            self._known[name] = node.data if _is_member(node, join_path(self.path, name), self._notices) else None
+            self._known[name] = node.data if _is_member(node, join_path(self.path, name), self._warnings) else None
             if isinstance(node, zkwire.NoAuthError):
                 self._unwatched.add(name)
         members = {name: data for name, data in self._known.items() if data is not None}

@@ -156,7 +156,7 @@ class Lock(LineLock[Lease]):
         except BaseException:
             self._local_queue.pass_turn()
             raise
-        return self._lease(ticket)
+        return Lease(self._zk, ticket, self._local_queue)
 
     async def _try_acquire(self) -> Lease | None:
         if not self._local_queue.is_free:

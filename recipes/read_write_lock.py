@@ -17,7 +17,7 @@ import zkwire
 from recipes.common.arguments import current_task
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import until_answered
-from recipes.common.this_process import or_in_words
+from recipes.common.this_process import or_described
 from recipes.line import ticket_data
 from recipes.line.contenders import Contender
 from recipes.line.known import line_of
@@ -420,7 +420,7 @@ class ReadWriteLock:
         self.path = validate_path(path)
         if prefer not in (None, "readers", "writers"):
             raise ValueError(f'prefer must be None, "readers" or "writers", not {prefer!r}')
-        data = or_in_words(data)
+        data = or_described(data)
         holders = Holders()
         # ahead=0: readers that wait for one writer watch that writer only.  A watch on the writer before it would wake
         # them all for nothing.

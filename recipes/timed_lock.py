@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 import zkwire
-from recipes.common.this_process import or_in_words
+from recipes.common.this_process import or_described
 from recipes.line import ticket_data
 from recipes.line.lease import Lease
 from recipes.line.line import Line
@@ -210,7 +210,7 @@ class TimedLock(LineLock[TimedLease]):
         self, zk: Client, path: str, limit: float, *, data: bytes | None = None, acl: Sequence[ACL] | None = None
     ) -> None:
         self._limit = ticket_data.checked_limit(limit)
-        self._data = or_in_words(data)
+        self._data = or_described(data)
         super().__init__(zk, Line(zk, validate_path(path), data=self._data, acl=acl, links=MOST_LINKS))
 
     def _lease(self, ticket: Ticket) -> TimedLease:

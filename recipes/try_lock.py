@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import read_synced, result, until_answered
-from recipes.common.this_process import or_in_words
+from recipes.common.this_process import or_described
 from recipes.line.contenders import Contender, single
 from recipes.line.known import line_of
 from recipes.line.lease import Lease, LockLostError
@@ -90,7 +90,7 @@ class TryLock(Locking[Lease]):
         if path == "/":
             raise ValueError("the root cannot be a TryLock, because it always exists: use a node below it")
         self._parent = self.path.rpartition("/")[0] or "/"
-        self._data = or_in_words(data)
+        self._data = or_described(data)
         self._acl = acl
         self._known = line_of(zk, self.path)
 

@@ -240,7 +240,7 @@ async def _hold(
 ) -> None:
     """Run the command under leases, one after another until it is not to run again; add its last end to `ended`."""
     if options.data is None:
-        data = this_process.in_words(os.path.basename(options.command[0]))
+        data = this_process.describe(os.path.basename(options.command[0]))
     else:
         data = os.fsencode(options.data)
     is_election = options.name == "elect"

@@ -9,7 +9,8 @@ from typing import Any
 def current_task() -> asyncio.Task[Any]:
     """Return the task that is running.
 
-    Raises: RuntimeError when no task is running, as in a callback of the event loop.
+    Raises:
+        RuntimeError: if no task is running, as in a callback of the event loop.
     """
     task = asyncio.current_task()
     if task is None:
@@ -20,7 +21,9 @@ def current_task() -> asyncio.Task[Any]:
 def checked_within(within: float | None) -> float | None:
     """Return `within` if it can limit a wait: None, or a number of seconds that is at least 0.
 
-    Raises: TypeError, ValueError.
+    Raises:
+        TypeError: if it is neither a number nor None.
+        ValueError: if it is less than 0.
     """
     if within is None:
         return None

@@ -20,8 +20,11 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 def same_loop(loop: asyncio.AbstractEventLoop | None, what: str) -> asyncio.AbstractEventLoop:
     """Return the running event loop, if it is `loop` or if `loop` is None.
 
-    Arguments: `what`, the beginning of the error message: what belongs to `loop`.
-    Raises: RuntimeError in another event loop.
+    Args:
+        what: The beginning of the error message: what belongs to `loop`.
+
+    Raises:
+        RuntimeError: in another event loop.
     """
     try:
         running = asyncio.get_running_loop()
@@ -36,7 +39,8 @@ def same_loop(loop: asyncio.AbstractEventLoop | None, what: str) -> asyncio.Abst
 class OneLoop:
     """Remembers the event loop in which an object is first used, and refuses every other one.
 
-    Arguments: `what`, the object, for the error message.
+    Args:
+        what: The object, for the error message.
     """
 
     def __init__(self, what: str) -> None:
@@ -44,5 +48,9 @@ class OneLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def check(self) -> None:
-        """Return if the running event loop is that of the first call.  Raises: RuntimeError."""
+        """Return if the running event loop is the one of the first call.
+
+        Raises:
+            RuntimeError: if it is another one.
+        """
         self._loop = same_loop(self._loop, self._what)

@@ -15,7 +15,7 @@ from zkwire import Stat, sequence, sequence_distance
 def next_number(parent: Stat) -> int:
     """Return the number that the next sequential child of `parent` gets.
 
-    That of a server before 3.6 that has passed 2147483647 is 2**31 less: as a base it gives the same order.
+    From a server before 3.6 that has passed 2147483647 it is 2**31 less: as a base it gives the same order.
     """
     # The server has counted the creations, and shows twice their number less the children that exist, in 32 bits.
     return (parent.cversion + parent.num_children) % 2**32 // 2

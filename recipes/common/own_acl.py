@@ -29,7 +29,9 @@ def own_acl(zk: Client, path: str) -> Sequence[ACL]:
     """Return the ACL for a node that `zk` creates.
 
     If the client has no identity, all clients may write into its nodes; this is logged once for each client.
-    Arguments: `path`, what the node belongs to, for the log.
+
+    Args:
+        path: What the node belongs to, for the log.
     """
     identities = zk.identity_count
     if identities and _REFUSED.get(zk) != identities:
@@ -45,7 +47,7 @@ def own_acl(zk: Client, path: str) -> Sequence[ACL]:
 
 
 def was_refused(zk: Client, acl: Sequence[ACL]) -> bool:
-    """Take note that a server has refused `acl` as invalid; return whether `own_acl` now returns another one.
+    """Record that a server has refused `acl` as invalid; return whether `own_acl` now returns another one.
 
     It does if `acl` needs an identity.  That happens with TLS, for example: the client does not know whether it shows a
     certificate, and what the server makes of it.

@@ -15,30 +15,37 @@ from zkwire import ACL, Client, NoAuthError, Perms, ServerError, SessionExpiredE
 
 _log = logging.getLogger(__name__)
 
-# The paths that each client has looked at.  A program that uses ever new paths must fill neither the memory nor the
-# log, so it looks at no more than these.
-_LOOKED_AT: Final[WeakKeyDictionary[Client, dict[str, None]]] = WeakKeyDictionary()
+# The paths whose ACL each client has read.  A program that uses ever new paths must fill neither the memory nor the log,
+# so it reads no more than these.
+_READ: Final[WeakKeyDictionary[Client, dict[str, None]]] = WeakKeyDictionary()
 _MOST_REMEMBERED: Final = 1000
 
 
 async def warn_if_wider(zk: Client, path: str, asked: Sequence[ACL]) -> None:
     """Log a warning if the ACL of the node at `path` allows more than `asked`.
 
-    Raises: SessionClosedError.  An expired session is no error of a warning: the caller's next request finds it out.
-    Cancellation: harmless.
-    Requests: getACL when the client looks at this path for the first time, none afterwards, and none for new paths
-    when it has looked at 1,000.
+    An expired session is no error of a warning: the caller's next request finds it out.
+
+    Raises:
+        SessionClosedError: if the client is closed.
+
+    Cancellation:
+        Harmless.
+
+    Requests:
+        getACL when the client reads the ACL of this path for the first time, none afterwards, and none for new paths
+        when it has read those of 1,000.
     """
-    looked_at = _LOOKED_AT.setdefault(zk, {})
-    if path in looked_at or len(looked_at) >= _MOST_REMEMBERED:
+    read = _READ.setdefault(zk, {})
+    if path in read or len(read) >= _MOST_REMEMBERED:
         return
     try:
         found, _ = await zk.get_acl(path)
     except NoAuthError:
         found = []  # neither READ nor ADMIN for this client, and it cannot know more
     except (ServerError, SessionExpiredError):
-        return  # the next use of the path looks again
-    looked_at[path] = None
+        return  # the next use of the path reads it again
+    read[path] = None
     wider = beyond(found, asked)
     if wider:
         _log.warning(

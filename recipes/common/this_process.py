@@ -15,18 +15,23 @@ from typing import Final
 _LONGEST: Final = 100  # characters of a host's or a program's name
 
 
-def in_words(program: str | None = None) -> bytes:
+def describe(program: str | None = None) -> bytes:
     """Return this process as "host pid program", for example b"web-1 4711 backup.py".
 
-    Arguments: `program`, the file name of the program, None for that of the running one.
+    Args:
+        program: The file name of the program; None for the running one.
     """
-    return _in_words(os.getpid(), program)
+    return _describe(os.getpid(), program)
 
 
-def or_in_words(data: bytes | None) -> bytes:
-    """Return `data`, or this process in words if it is None.  Raises: TypeError if it is anything else."""
+def or_described(data: bytes | None) -> bytes:
+    """Return `data`, or the description of this process if it is None.
+
+    Raises:
+        TypeError: if it is anything else.
+    """
     if data is None:
-        return in_words()
+        return describe()
     if not isinstance(data, bytes):
         raise TypeError(f"data is bytes, not {data!r}")
     return data
@@ -34,7 +39,7 @@ def or_in_words(data: bytes | None) -> bytes:
 
 # Made once for each process; a fork has another process id, and so makes it again.
 @lru_cache(maxsize=2)
-def _in_words(pid: int, program: str | None) -> bytes:
+def _describe(pid: int, program: str | None) -> bytes:
     words = (_one_word(socket.gethostname()), str(pid), _one_line(_running_program() if program is None else program))
     return " ".join(words).encode("utf-8", "backslashreplace")
 

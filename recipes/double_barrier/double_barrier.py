@@ -12,11 +12,11 @@ from typing import Any, Final, Self
 
 import zkwire
 from recipes.common.arguments import checked_within
-from recipes.common.notices import Notices
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import read, read_synced, until_answered
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import LEAVES_WITHIN, Bound, bounded
+from recipes.common.warn_once import WarnOnce
 from recipes.double_barrier.rounds import Round, count_of, in_order, is_round, members_in, to_wait_for
 from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetChildren, GetData, WatchSet, join_path, validate_path
 
@@ -63,7 +63,7 @@ class DoubleBarrier:
         self._round: Round | None = None
         self._is_busy = False
         self._no_members: set[str] = set()  # names of nodes that only look like members
-        self._notices = Notices(_log, f"the double barrier {self.path}")
+        self._warnings = WarnOnce(_log, f"the double barrier {self.path}")
 
     async def __aenter__(self) -> Self:
         await self.enter()
@@ -226,7 +226,7 @@ class DoubleBarrier:
                         # All members of that round have died, and none of them could remove `ready`.  Or `ready` is not
                         # the work of members.
                         if not is_round(found):
-                            self._notices.report(self._ready, "names no members of a round, so it is deleted")
+                            self._warnings.warn(self._ready, "names no members of a round, so it is deleted")
                         await self._end_round(found)
                     elif await self._watch([self._own_path, join_path(self.path, present[0])], watches):
                         bound.must_wait()
@@ -280,7 +280,7 @@ class DoubleBarrier:
         else:
             found = "is not ephemeral"
         self._no_members.add(name)
-        self._notices.report(join_path(self.path, name), f"{found}, so it is not counted as a member")
+        self._warnings.warn(join_path(self.path, name), f"{found}, so it is not counted as a member")
         return False
 
     def _present(self, entered: Round, names: list[str]) -> list[str]:
@@ -401,7 +401,7 @@ class DoubleBarrier:
 
     async def _clear_ready(self) -> None:
         """Delete the nodes that another client has put below `ready`, and that keep it from being deleted."""
-        self._notices.report(self._ready, "has nodes below it, which are deleted")
+        self._warnings.warn(self._ready, "has nodes below it, which are deleted")
         with contextlib.suppress(zkwire.NoNodeError):
             for name in await self._zk.get_children(self._ready):
                 await self._zk.delete_tree(join_path(self._ready, name))

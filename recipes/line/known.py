@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from recipes.common.notices import Notices
 from recipes.common.numbers import next_number
 from recipes.common.retrying import read_synced
 from recipes.common.single_flight import SingleFlight
+from recipes.common.warn_once import WarnOnce
 from recipes.line.position import Ranking
 from recipes.line.ticket import is_ticket
 from zkwire import Client, GetChildrenAndStat, GetData, NoNodeError, ServerError, Stat, ancestors, join_path
@@ -49,7 +49,7 @@ class KnownLine:
         order: Lets one try of a TryLock at this path run at a time.
     """
 
-    __slots__ = ("_blocked_by", "_foreign", "_looks", "_most_lists", "_notices", "children", "lists", "order", "path")
+    __slots__ = ("_blocked_by", "_foreign", "_looks", "_most_lists", "_warnings", "children", "lists", "order", "path")
 
     def __init__(self, path: str, *, most_lists: int = _MOST_LISTS) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class KnownLine:
         self.order = asyncio.Lock()
         self._most_lists = most_lists
         self._looks: dict[bool, SingleFlight[list[Any]]] = {}
-        self._notices = Notices(_log, f"the line {path}")
+        self._warnings = WarnOnce(_log, f"the line {path}")
         self._foreign: dict[str, None] = {}
         self._blocked_by: dict[str, bool] = {}  # what made the last try fail, and whether each was read
 
@@ -97,7 +97,7 @@ class KnownLine:
     def found_foreign(self, name: str) -> None:
         """Record that the child `name` is not a ticket, and report it, once."""
         remember(self._foreign, name, lambda: None, _MOST_FOREIGN)
-        self._notices.report(
+        self._warnings.warn(
             join_path(self.path, name), "is not ephemeral, so it is no ticket: it is left out, and can be deleted"
         )
 
@@ -107,7 +107,7 @@ class KnownLine:
 
     def found_unreadable(self, name: str) -> None:
         """Report the child `name`, which this client may not read and which may be a ticket, once."""
-        self._notices.report(
+        self._warnings.warn(
             join_path(self.path, name),
             "is in the line and must not be read by this client: it counts as a ticket, and each change of the line is"
             " listed until it is gone; delete it if no client holds it, and have all clients give tickets an ACL with"
@@ -171,7 +171,7 @@ class CachedChildren:
 
     A departure is a fact, and no name comes back.  But the server of the next connection may lag behind it (see
     `Position.started_over`).  So a ticket takes part only while its own node is watched.  That watch is set on one
-    connection, and is set again on the next one, which the ticket notices before it takes in anything else.  What was
+    connection, and is set again on the next one, which the ticket warnings before it takes in anything else.  What was
     shared since the ticket has joined comes from the connection on which its own node is watched.
     docs/waiting-line.md, "What one of them hears, all of them know", has the argument.
     """

@@ -162,8 +162,8 @@ class Holding:
             over = self._until_over()
             await asyncio.wait([over], timeout=LEAVES_WITHIN)
             if not over.done():
-                what = f"{self._noun} {self._described}"
-                _log.warning("the %s stays held: its body was cancelled by a release, and has not ended", what)
+                held = f"the {self._noun} {self._described}"
+                _log.warning("%s stays held: its body was cancelled by a release, and has not ended", held)
             elif (gone := over.result()) is not None:
                 await asyncio.wait([gone])  # not `await gone`: a cancellation would reach the other task that waits
         return True
@@ -269,7 +269,8 @@ class Lease(Holding):
         Order:
             Deletes are sent in the order of the calls, and before the next task of this process goes on.
         """
-        same_loop(self._loop, self.path)
+        if asyncio.get_running_loop() is not self._loop:
+            same_loop(self._loop, self.path)  # raises the error
         if self._depth > len(self._bodies) or not await self.is_left_to_bodies():
             await self.release_at_once()
 

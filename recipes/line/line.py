@@ -21,7 +21,7 @@ import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import any_transient, is_transient, pause, raise_unless_renewed, until_answered
-from recipes.common.this_process import or_in_words
+from recipes.common.this_process import or_described
 from recipes.line.contenders import describe_first
 from recipes.line.known import known_of, line_of
 from recipes.line.position import every_contender
@@ -67,7 +67,7 @@ class Line:
         self._zk = zk
         self.path = path
         self._prefix = prefix
-        self._data = or_in_words(data)
+        self._data = or_described(data)
         self._acl = acl
         self._parents_acl = OPEN_ACL if acl is None else acl
         self._parent_data = parent_data
@@ -211,7 +211,8 @@ class Line:
             answers: What was read in the write of the create, if anything.  If the answer to the create was lost,
                 another server may have answered the reads, and may lag: the list is good if it shows `name`.
         """
-        if answers and not any_transient(answers):
+        refused = [each for each in answers if isinstance(each, BaseException)]
+        if answers and not (refused and any_transient(refused)):
             children = ranked(answers[0])
             if name in children:
                 return [children, *answers[1:]]

@@ -371,7 +371,8 @@ class Locking(ABC, Generic[H]):
             RuntimeError: in another event loop than the lock's.
             SessionError: if the client is closed for good.
         """
-        self._loop = same_loop(self._loop, self._described)
+        if self._loop is not asyncio.get_running_loop():
+            self._loop = same_loop(self._loop, self._described)
         error = self._zk.on_closed.error
         if error is not None:
             raise error

@@ -55,7 +55,7 @@ class Ranking:
         if own is None:
             raise ValueError(f"{name!r} has no sequence number, so it is not a ticket")
         if blocks not in self._blockers:
-            self._blockers[blocks] = _Circle(filter(blocks, self._names))
+            self._blockers[blocks] = _Circle(self._names if blocks is every_contender else filter(blocks, self._names))
         return self._blockers[blocks].before(own)
 
     def remove(self, name: str) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import Final
 
 import zkwire
-from recipes.common.notices import Notices
 from recipes.common.retrying import read
+from recipes.common.warn_once import WarnOnce
 from recipes.queue.nodes import Nodes
 from zkwire import GetData, Node, ZooKeeperError, join_path
 
@@ -78,7 +78,7 @@ class Quarantine:
         # The items whose taken nodes were read, and were a consumer's, and until when that is believed: that consumer
         # may go, and another client may create a persistent node of that name.
         self._claimed: dict[str, float] = {}
-        self._notices = Notices(_log, f"the queue {nodes.path}")
+        self._warnings = WarnOnce(_log, f"the queue {nodes.path}")
 
     def add(self, name: str, why: str) -> None:
         """Skip the item `name` from now on."""
@@ -86,7 +86,7 @@ class Quarantine:
         if why == TOO_LARGE:
             pause = self._pauses[name] = min(2 * self._pauses.get(name, pause / 2), _LONGEST_PAUSE)
         self._until[name] = asyncio.get_running_loop().time() + pause
-        self._notices.report(self._nodes.entry(name), f"{why}; this consumer skips it, and takes the items after it")
+        self._warnings.warn(self._nodes.entry(name), f"{why}; this consumer skips it, and takes the items after it")
 
     def among(self, names: Iterable[str]) -> set[str]:
         """Return those of the listed `names` to skip, and forget the items that are not listed any more."""
@@ -146,11 +146,11 @@ class Quarantine:
             (node,) = await read(self._nodes.zk, GetData(path))
             if not _is_persistent(node):
                 return True
-            self._notices.report(
+            self._warnings.warn(
                 path, f"is not ephemeral, so it hides an item for ever, and cannot be deleted: {refused.cause}"
             )
             return False
-        self._notices.report(path, "was not ephemeral, so no consumer has made it; it was deleted, to free its item")
+        self._warnings.warn(path, "was not ephemeral, so no consumer has made it; it was deleted, to free its item")
         return True
 
 

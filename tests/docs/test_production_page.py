@@ -16,18 +16,18 @@ PAGE = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
 SCRIPTS = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if re.search("2181|basicConfig", code)]
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 LOGGERS = {"_log", "_LOGGER"}
-NOTICES = "recipes.common.notices"  # logs with the logger of the recipe that makes a Notices
+WARN_ONCE = "recipes.common.warn_once"  # logs with the logger of the recipe that makes a WarnOnce
 
 
 def _messages() -> Iterator[tuple[str, str, str]]:
     """Each message in the code: its logger, its level and its format."""
-    (of_notices,) = (message for _, _, message in _messages_of(NOTICES, "self._log"))
+    (of_warn_once,) = (message for _, _, message in _messages_of(WARN_ONCE, "self._log"))
     for folder in ("zkwire", "recipes"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             yield from _messages_of(module, *LOGGERS)
-            if "Notices(_log, " in path.read_text(encoding="utf-8"):
-                yield module, "WARNING", of_notices
+            if "WarnOnce(_log, " in path.read_text(encoding="utf-8"):
+                yield module, "WARNING", of_warn_once
 
 
 def _messages_of(module: str, *loggers: str) -> Iterator[tuple[str, str, str]]:

@@ -118,7 +118,7 @@ async def test_the_nodes_have_the_acl_that_is_given_or_only_the_holder_may_write
             with pytest.raises(zkwire.NoAuthError):
                 await stage.other.set("/usual/job", b"host-2")
         async with TryLock(us, "/job"):
-            assert (await stage.other.get("/job")).data == this_process.in_words()
+            assert (await stage.other.get("/job")).data == this_process.describe()
 
 
 async def test_an_error_of_the_server_is_raised() -> None:

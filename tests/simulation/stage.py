@@ -302,7 +302,7 @@ def simulated() -> Iterator[None]:
             _asyncio_lists_no_tasks(),
             patch.object(keepalive, "suspended", _suspended),
             patch.object(os, "sched_yield", lambda: None),
-            patch.object(this_process, "_in_words", lambda pid, program: b""),
+            patch.object(this_process, "_describe", lambda pid, program: b""),
         ):
             yield
     finally:

@@ -11,20 +11,20 @@ from recipes.common import this_process
 
 @pytest.fixture(autouse=True)
 def made_anew() -> None:
-    this_process._in_words.cache_clear()
+    this_process._describe.cache_clear()
 
 
 def _program(monkeypatch: pytest.MonkeyPatch, *argv: str) -> str:
     monkeypatch.setattr(sys, "argv", list(argv))
-    this_process._in_words.cache_clear()
-    return this_process.in_words().decode().split(" ", 2)[2]
+    this_process._describe.cache_clear()
+    return this_process.describe().decode().split(" ", 2)[2]
 
 
 def test_it_says_host_process_and_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "web-1")
     monkeypatch.setattr(sys, "argv", ["/srv/jobs/backup.py"])
-    assert this_process.in_words() == f"web-1 {os.getpid()} backup.py".encode()
-    assert this_process.in_words("backup.sh") == f"web-1 {os.getpid()} backup.sh".encode()
+    assert this_process.describe() == f"web-1 {os.getpid()} backup.py".encode()
+    assert this_process.describe("backup.sh") == f"web-1 {os.getpid()} backup.sh".encode()
 
 
 def test_it_shows_no_argument(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,11 +50,11 @@ def test_strange_names_are_one_short_line(monkeypatch: pytest.MonkeyPatch) -> No
     assert _program(monkeypatch, "/srv/\x1b[2J\nx\udcff.py") == "?[2J?x?.py"
     assert _program(monkeypatch, "/srv/" + "x" * 1000) == "x" * 100
     monkeypatch.setattr(socket, "gethostname", lambda: " a host\n")
-    this_process._in_words.cache_clear()
-    assert this_process.in_words().startswith(f"a-host? {os.getpid()} ".encode())
+    this_process._describe.cache_clear()
+    assert this_process.describe().startswith(f"a-host? {os.getpid()} ".encode())
     monkeypatch.setattr(socket, "gethostname", lambda: "")
-    this_process._in_words.cache_clear()
-    assert this_process.in_words().startswith(f"- {os.getpid()} ".encode())
+    this_process._describe.cache_clear()
+    assert this_process.describe().startswith(f"- {os.getpid()} ".encode())
 
 
 def test_it_is_made_once_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,14 +65,14 @@ def test_it_is_made_once_for_each_process(monkeypatch: pytest.MonkeyPatch) -> No
         return "web-1"
 
     monkeypatch.setattr(socket, "gethostname", gethostname)
-    assert this_process.in_words() is this_process.in_words()
+    assert this_process.describe() is this_process.describe()
     assert len(asked) == 1
     monkeypatch.setattr(os, "getpid", lambda: 4712)  # as after a fork
-    assert this_process.in_words().split()[1] == b"4712"
+    assert this_process.describe().split()[1] == b"4712"
 
 
 def test_given_data_is_kept() -> None:
-    assert this_process.or_in_words(b"") == b""
-    assert this_process.or_in_words(None) == this_process.in_words()
+    assert this_process.or_described(b"") == b""
+    assert this_process.or_described(None) == this_process.describe()
     with pytest.raises(TypeError, match="bytes"):
-        this_process.or_in_words("text")  # type: ignore[arg-type]
+        this_process.or_described("text")  # type: ignore[arg-type]

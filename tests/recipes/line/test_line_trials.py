@@ -167,7 +167,7 @@ async def hold_for_ever(hosts: str, path: str, limit: float) -> None:
 
 
 async def test_a_process_that_hangs_is_taken_over_before_its_session_ends(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 14: and it notices the loss once it goes on."""
+    """Pitfall 14: and it warnings the loss once it goes on."""
     async with (
         zkwire.connect(zookeeper.hosts) as zk,
         start(hold_for_ever, hosts=zookeeper.hosts, path=path, limit=1.0) as worker,

@@ -257,7 +257,7 @@ async def test_fifty_consumers_of_a_deep_queue_do_not_all_try_the_same_item() ->
         async with no_task_stays():
             await asyncio.gather(*(consume(Queue(other, PATH)) for other in others))
         assert len(set(found)) == 250
-        # A take without a rival is one transaction; a consumer mostly notices a rival when it reads the item.
+        # A take without a rival is one transaction; a consumer mostly warnings a rival when it reads the item.
         assert count.requests.count("multi") <= 250 * 2, count.requests.count("multi")
         await settled(others[0], PATH)
         assert len(await below(zk, f"{PATH}/entries")) == 750

@@ -4,14 +4,14 @@ import logging
 
 import pytest
 
-from recipes.common.notices import Notices
+from recipes.common.warn_once import WarnOnce
 
 
 def test_each_path_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
-    notices = Notices(logging.getLogger("recipes.test"), "the queue /q")
+    warnings = WarnOnce(logging.getLogger("recipes.test"), "the queue /q")
     for _ in range(3):
-        notices.report("/q/a", "is bad")
-        notices.report("/q/b", "is worse")
+        warnings.warn("/q/a", "is bad")
+        warnings.warn("/q/b", "is worse")
     assert [record.getMessage() for record in caplog.records] == [
         "the queue /q: /q/a is bad",
         "the queue /q: /q/b is worse",
@@ -19,9 +19,9 @@ def test_each_path_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_neither_many_nodes_nor_long_names_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    notices = Notices(logging.getLogger("recipes.test"), "the queue /q")
+    warnings = WarnOnce(logging.getLogger("recipes.test"), "the queue /q")
     for number in range(1000):
-        notices.report(f"/q/{number}{'x' * 5000}", "is bad")
+        warnings.warn(f"/q/{number}{'x' * 5000}", "is bad")
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 100
     assert max(map(len, messages)) < 400
@@ -29,10 +29,10 @@ def test_neither_many_nodes_nor_long_names_fill_the_log(caplog: pytest.LogCaptur
 
 
 def test_a_long_name_is_cut_and_shown_to_be(caplog: pytest.LogCaptureFixture) -> None:
-    notices = Notices(logging.getLogger("recipes.test"), "the queue /q")
+    warnings = WarnOnce(logging.getLogger("recipes.test"), "the queue /q")
     longest = f"/{'x' * 299}"
-    notices.report(longest, "is bad")
-    notices.report(f"{longest}x", "is bad")
+    warnings.warn(longest, "is bad")
+    warnings.warn(f"{longest}x", "is bad")
     assert [record.getMessage() for record in caplog.records] == [
         f"the queue /q: {longest} is bad",
         f"the queue /q: {longest}... is bad",

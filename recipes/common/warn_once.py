@@ -10,10 +10,12 @@ _MOST_REPORTED: Final = 100
 _LONGEST_PATH: Final = 300  # characters of a path that are logged; a server takes names of up to a megabyte
 
 
-class Notices:
+class WarnOnce:
     """Logs a warning about each node at most once, and about a hundred nodes at most.
 
-    Arguments: `log`, the logger of the recipe's module; `what`, the recipe and its path, which begin each warning.
+    Args:
+        log: The logger of the recipe's module.
+        what: The recipe and its path, which begin each warning.
     """
 
     def __init__(self, log: logging.Logger, what: str) -> None:
@@ -21,7 +23,7 @@ class Notices:
         self._what = what
         self._reported: set[str] = set()
 
-    def report(self, path: str, found: str) -> None:
+    def warn(self, path: str, found: str) -> None:
         """Log what was found at `path`, and what the recipe does about it, unless that path was reported before."""
         if path in self._reported or len(self._reported) == _MOST_REPORTED:
             return
