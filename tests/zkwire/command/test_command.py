@@ -9,15 +9,17 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 import zkwire
 from recipes.command.main import parser as zklock_parser
+from tests.support.tls import TlsFront
 from zkwire.blocking import Portal
 from zkwire.command import output
 from zkwire.command.main import main, parser
-from zkwire.testing import Server
+from zkwire.testing import Server, make_certificates
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -101,7 +103,9 @@ def test_tree_draws_the_nodes_with_their_parents(run: Run) -> None:
     assert run("tree", "/t", "--depth", "1") == "/t\n  a  (2 bytes)\n  b\n2 nodes\n"
 
 
-def test_nodes_that_may_not_be_read_are_listed(run: Run, portal: Portal, zk: zkwire.Client) -> None:
+def test_nodes_that_may_not_be_read_are_listed(
+    run: Run, portal: Portal, zk: zkwire.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hidden = [zkwire.ACL(zkwire.Perms.CREATE, "world", "anyone")]
     run("create", "-p", "/a/b")
     portal.call(zk.create, "/a/b/hidden", b"", acl=hidden)
@@ -109,6 +113,9 @@ def test_nodes_that_may_not_be_read_are_listed(run: Run, portal: Portal, zk: zkw
     assert run("ls", "-l", "/a/b").splitlines()[1].split() == ["?", "?", "?", "?", "?", "hidden"]
     assert json.loads(run("ls", "-l", "/a/b", "--json")) == {"name": "hidden", "stat": None}
     assert run("tree", "/a", "--depth", "1") == "/a\n  b\n1 nodes\n"
+    for error, status in (None, 0), (zkwire.SessionClosedError("lost"), 3):
+        monkeypatch.setattr(zkwire.Client, "exists", AsyncMock(side_effect=error, return_value=None))
+        assert run("ls", "-l", "/a/b", status=status) == ("zkwire: lost\n" if error else "")
 
 
 def test_a_whole_tree_is_removed(run: Run) -> None:
@@ -237,6 +244,19 @@ def test_the_options_name_servers_chroot_and_identity(
     assert run("get", "/secret", "--auth", "digest:me:pw") == "s"
     monkeypatch.setenv("ZKWIRE_AUTH", "digest:me:pw")
     assert run("get", "/secret") == "s"
+
+
+def test_tls_needs_the_authority_and_shows_our_certificate(
+    run: Run, portal: Portal, server: Server, tmp_path: Path
+) -> None:
+    tls = make_certificates(tmp_path)
+    to_trust, ours = ["--tls-ca", str(tls.ca.certificate)], ["--tls-cert", str(tls.client.certificate)]
+    with portal.enter(TlsFront(int(server.hosts.rpartition(":")[2]), tls, wants_certificate=True)) as front:
+        at = ["ls", "--hosts", front.hosts, "--within", "0.5"]
+        assert run(*at, *to_trust, *ours, "--tls-key", str(tls.client.key)) == "zookeeper\n"
+        for options in ([], ["--tls"], to_trust):
+            assert "no session" in run(*at, *options, status=3)
+        assert "certificate is not accepted" in run(*at, "--tls", status=3)
 
 
 def test_no_server_means_a_line_and_a_status(capsys: pytest.CaptureFixture[str]) -> None:
