@@ -1,6 +1,7 @@
 """kazoo's client on the server that the first argument names: run by `python -m tests.interop` with kazoo's Python.
 
 It knows kazoo and nothing of zkwire. Each function is a trial with a client of its own; the first that fails ends it.
+Transactions and access control are compared with a real server, frame by frame, by tests/differential.
 """
 
 import queue
@@ -15,7 +16,6 @@ kazoo_client: Any = import_module("kazoo.client")
 errors: Any = import_module("kazoo.exceptions")
 states: Any = import_module("kazoo.protocol.states")
 caches: Any = import_module("kazoo.recipe.cache")
-security: Any = import_module("kazoo.security")
 
 LIMIT = 20.0
 
@@ -178,46 +178,6 @@ def recipes(zk: Client, hosts: str) -> None:
     stop(other)
 
 
-def transactions(zk: Client, hosts: str) -> None:
-    zk.create("/tx")
-    transaction = zk.transaction()
-    transaction.check("/tx", 0)
-    transaction.create("/tx/a", b"1")
-    transaction.create("/tx/s-", sequence=True)
-    transaction.set_data("/tx/a", b"2")
-    transaction.delete("/tx/a")
-    results = transaction.commit()
-    assert (results[0], results[1], results[2], results[4]) == (True, "/tx/a", "/tx/s-0000000001", True)
-    assert results[3].version == 1
-    transaction = zk.transaction()
-    transaction.create("/tx/b")
-    transaction.check("/tx", 7)
-    transaction.delete("/tx/b")
-    before, failed, after = transaction.commit()
-    assert isinstance(before, errors.RolledBackError)
-    assert isinstance(failed, errors.BadVersionError)
-    assert isinstance(after, Exception)
-    assert zk.exists("/tx/b") is None
-
-
-def access(zk: Client, hosts: str) -> None:
-    zk.add_auth("digest", "bob:pw")
-    mine = security.make_digest_acl("bob", "pw", all=True)
-    zk.create("/own", b"mine", acl=[mine])
-    acls, stat = zk.get_acls("/own")
-    assert (acls, stat.aversion) == ([mine], 0)
-    other = client(hosts)
-    raises(errors.NoAuthError, other.get, "/own")
-    raises(errors.NoAuthError, other.set_acls, "/own", [security.make_acl("world", "anyone", all=True)])
-    raises(errors.InvalidACLError, other.create, "/own2", acl=[security.make_acl("foo", "bar", all=True)])
-    other.add_auth("digest", "bob:pw")
-    assert other.get("/own")[0] == b"mine"
-    assert zk.set_acls("/own", [security.make_acl("world", "anyone", read=True)], version=0).aversion == 1
-    raises(errors.NoAuthError, other.set, "/own", b"")
-    raises(errors.InvalidACLError, client(hosts).create, "/own3", acl=[security.make_acl("auth", "", all=True)])
-    stop(other)
-
-
 def sessions(zk: Client, hosts: str) -> None:
     states_seen: queue.Queue[str] = queue.Queue()
     zk.add_listener(states_seen.put)
@@ -257,7 +217,7 @@ def stop(zk: Client) -> None:
 
 def main() -> None:
     hosts = sys.argv[1]
-    for trial in (nodes, watches, watchers, cache, locks, recipes, transactions, access, sessions, words):
+    for trial in (nodes, watches, watchers, cache, locks, recipes, sessions, words):
         zk = client(hosts)
         trial(zk, hosts)
         stop(zk)
