@@ -4,6 +4,10 @@ The files of deliberate faults bring back what once went wrong; a sample shows w
 that no test notices is judged by a person: either it has no effect that a user could see, and is then written down in
 `equivalent.toml`, so that no later sample shows it again, or a test is missing.  `--prune` removes the judgements that
 no longer fit the product.
+
+The tools that exist do not serve: mutmut changes functions only, copies each into variants that are called through a
+trampoline, which tests that count turns and calls notice, and knows which tests run a function, not a line; cosmic-ray
+runs the whole suite for each change.  Here a change takes some seconds.
 """
 
 import random
@@ -69,7 +73,8 @@ def prune() -> int:
         change.key for file in core_files([]) for change in changes(file, (ROOT / file).read_text(encoding="utf-8"))
     }
     head, *entries = EQUIVALENT.read_text(encoding="utf-8").split(_ENTRY)
-    kept, gone = [], []
+    kept: list[str] = []
+    gone: list[str] = []
     for entry in entries:
         (parsed,) = tomllib.loads(_ENTRY + entry)["equivalent"]
         (kept if _key(parsed) in there else gone).append(entry)
