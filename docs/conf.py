@@ -44,7 +44,7 @@ napoleon_custom_sections = ["Cancellation", "Order", "Requests"]
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-smartquotes = False
+smartquotes_action = "D"  # only dashes: quotes stay as in the code
 python_use_unqualified_type_names = True
 maximum_signature_line_length = 80
 # `name` in a docstring is code, and a link where the reference has that name.
