@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from recipes import Election, Lock, LockLostError
+from recipes import Lock, LockLostError
 from zkwire.blocking import Portal
 from zkwire.testing import Server
 
@@ -74,17 +74,6 @@ def test_the_error_of_a_call_is_raised(portal: Portal, zk: zkwire.Client) -> Non
         portal.call(zk.get, "relative")
 
 
-def test_many_threads_share_a_portal(portal: Portal, zk: zkwire.Client) -> None:
-    portal.call(zk.create, "/n", b"")
-
-    def add(number: int) -> str:
-        return portal.call(zk.create, f"/n/{number}", b"")
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(add, range(100)))
-    assert len(portal.call(zk.get_children, "/n")) == 100
-
-
 # -- enter --------------------------------------------------------------------------------------------------------
 
 
@@ -116,16 +105,6 @@ def test_a_lost_lock_is_seen_by_check_and_raised_at_the_end(portal: Portal, zk: 
     assert steps == ["certain"]
 
 
-def test_a_lost_lock_is_raised_although_the_block_ends_well(portal: Portal, zk: zkwire.Client) -> None:
-    lock = portal.call(Lock, zk, "/lock")
-    held = portal.enter(lock)
-    lease = held.__enter__()
-    portal.call(zk.delete, lease.path)
-    portal.call(lease.lost)
-    with pytest.raises(LockLostError):
-        held.__exit__(None, None, None)
-
-
 def test_the_error_of_a_block_is_kept_beside_the_loss(portal: Portal, zk: zkwire.Client) -> None:
     lock = portal.call(Lock, zk, "/lock")
 
@@ -138,13 +117,6 @@ def test_the_error_of_a_block_is_kept_beside_the_loss(portal: Portal, zk: zkwire
     with pytest.raises(LockLostError) as caught:
         fails_without_the_lock()
     assert isinstance(caught.value.__context__, KeyError)
-
-
-def test_the_error_of_a_block_passes_and_the_lock_is_free(portal: Portal, zk: zkwire.Client) -> None:
-    lock = portal.call(Lock, zk, "/lock")
-    with pytest.raises(KeyError), portal.enter(lock):
-        raise KeyError
-    assert portal.call(lock.try_acquire) is not None
 
 
 def test_what_cannot_be_entered_raises(portal: Portal, zk: zkwire.Client) -> None:
@@ -202,14 +174,6 @@ def test_a_stream_of_the_client_is_followed(portal: Portal, zk: zkwire.Client) -
             break
         portal.call(zk.set, "/config", b"2")
     assert seen == [b"1", b"2"]
-
-
-def test_a_thread_observes_an_election(portal: Portal, zk: zkwire.Client) -> None:
-    election = portal.call(Election, zk, "/election", data=b"me")
-    with portal.enter(election.lead()):
-        for leader in portal.iterate(portal.call(election.observe)):
-            assert leader == b"me"
-            break
 
 
 # -- misuse -------------------------------------------------------------------------------------------------------
@@ -355,7 +319,7 @@ def test_a_program_that_ends_without_stop_closes_its_session(portal: Portal, ser
         assert portal.call(zk.exists, "/mine") is None
 
 
-def test_a_forked_process_is_told_that_the_thread_stayed_behind() -> None:
+def test_a_forked_process_learns_that_it_has_no_thread() -> None:
     program = """
         import os, sys
         from zkwire.blocking import Portal

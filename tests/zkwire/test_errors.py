@@ -129,14 +129,6 @@ def test_a_second_class_for_a_code_is_refused_and_the_first_stays() -> None:
     assert type(ServerError.from_code(-101)) is NoNodeError
 
 
-def test_a_subclass_without_a_code_of_its_own_does_not_replace_its_base() -> None:
-    class Special(NoNodeError):
-        pass
-
-    assert type(ServerError.from_code(-101)) is NoNodeError
-    assert str(Special(-101, "/a")).startswith("request /a: no such node")
-
-
 @pytest.mark.parametrize("code", [*CODES, -9999])
 def test_a_message_names_the_operation_the_path_the_server_and_the_code(code: int) -> None:
     message = str(ServerError.from_code(code, "/a/ü", operation="setData", server="zk1:2181"))
@@ -169,11 +161,6 @@ def test_a_transaction_error_names_the_refused_operation_and_the_reason() -> Non
         assert part in str(error)
 
 
-def test_a_transaction_error_raised_from_another_error_still_names_its_own_cause() -> None:
-    with pytest.raises(TransactionError, match=r"operation 1 .*create /b: the node exists already"):
-        raise _transaction_error() from KeyError("elsewhere")
-
-
 def _pickled(protocol: int) -> Callable[[Any], Any]:
     return lambda error: pickle.loads(pickle.dumps(error, protocol))
 
@@ -203,13 +190,6 @@ def test_a_pickled_transaction_error_keeps_each_operations_result() -> None:
         (RuntimeInconsistencyError, "/c"),
     ]
     assert twin.cause is twin.results[1]
-
-
-def test_a_lost_connection_says_whether_the_write_may_have_happened() -> None:
-    with pytest.raises(TypeError):
-        ConnectionLostError("broke")  # type: ignore[call-arg]
-    assert ConnectionLostError("broke", maybe_applied=True).maybe_applied
-    assert not ConnectionLostError("broke", maybe_applied=False).maybe_applied
 
 
 def test_refusals_that_are_about_the_servers_present_state_are_transient() -> None:

@@ -88,53 +88,21 @@ def test_a_path_that_is_not_a_str_is_a_type_error_that_shows_the_value(value: ob
         paths.validate(value, sequential=sequential)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("sequential", [False, True])
-def test_the_empty_path_is_refused(sequential: bool) -> None:
-    with pytest.raises(ValueError, match=_says("", "start with")):
-        paths.validate("", sequential=sequential)
-
-
-@given(node_paths)
-def test_a_relative_path_is_refused(path: str) -> None:
-    with pytest.raises(ValueError, match=_says(path[1:], "start with '/'")):
-        paths.validate(path[1:])
-
-
-@given(node_paths)
-def test_a_slash_at_the_end_is_refused_unless_a_number_follows(path: str) -> None:
-    with pytest.raises(ValueError, match=_says(path + "/", "end with '/'")):
-        paths.validate(path + "/")
-    assert paths.validate(path + "/", sequential=True) == path + "/"
-
-
-def test_the_root_may_be_the_prefix_of_a_sequence() -> None:
-    assert paths.validate("/", sequential=True) == "/"
-
-
-@given(node_paths, node_paths)
-def test_an_empty_name_is_refused(before: str, after: str) -> None:
-    path = before + "/" + after
-    for sequential in (False, True):
-        with pytest.raises(ValueError, match=_says(path, "empty name")):
-            paths.validate(path, sequential=sequential)
-
-
-@given(chroots, st.sampled_from([".", ".."]), chroots)
-def test_relative_names_are_refused(before: str, name: str, after: str) -> None:
-    path = f"{before}/{name}{after}"
-    with pytest.raises(ValueError, match=_says(path, re.escape(repr(name)))):
-        paths.validate(path)
-
-
-@pytest.mark.parametrize("name", [".", ".."])
-def test_dots_before_a_number_are_a_name(name: str) -> None:
-    assert paths.validate(f"/a/{name}", sequential=True) == f"/a/{name}"
-
-
-@given(node_paths, node_paths)
-def test_nul_is_refused(before: str, after: str) -> None:
-    path = before + "\0" + after
-    with pytest.raises(ValueError, match=_says(path, "NUL")):
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("", "start with '/'"),
+        ("a/b", "start with '/'"),
+        ("/a/", "end with '/'"),
+        ("/a//b", "empty name"),
+        ("//a", "empty name"),
+        ("/a/./b", "'.'"),
+        ("/a/..", "'..'"),
+        ("/a\0b", "NUL"),
+    ],
+)
+def test_the_error_of_a_bad_path_names_the_rule(path: str, rule: str) -> None:
+    with pytest.raises(ValueError, match=_says(path, re.escape(rule))):
         paths.validate(path)
 
 
@@ -176,20 +144,13 @@ def test_split_undoes_join(parent: str, name: str) -> None:
     assert paths.split(path) == (parent, name)
 
 
-def test_the_root_is_its_own_parent() -> None:
-    assert paths.split("/") == ("/", "")
-
-
 @given(node_paths)
 def test_ancestors_go_from_just_below_the_root_down_to_the_path_itself(path: str) -> None:
     found = paths.ancestors(path)
     assert found[-1] == path
     assert len(found) == path.count("/")
     assert [paths.split(each)[0] for each in found] == ["/", *found[:-1]]
-
-
-def test_the_root_has_no_ancestors() -> None:
-    assert paths.ancestors("/") == []
+    assert (paths.ancestors("/"), paths.split("/")) == ([], ("/", ""))
 
 
 # -- the chroot -----------------------------------------------------------------------------------------------
@@ -203,21 +164,10 @@ def test_stripping_the_chroot_undoes_adding_it(chroot: str, path: str) -> None:
     assert paths.strip_chroot(chroot, there) == path
 
 
-@given(node_paths)
-def test_the_root_of_a_client_is_the_chroot_itself(chroot: str) -> None:
-    assert paths.add_chroot(chroot, "/") == chroot
-    assert paths.strip_chroot(chroot, chroot) == "/"
-
-
 @given(node_paths, names)
 def test_a_path_beside_the_chroot_stays_as_it_is(chroot: str, name: str) -> None:
     assert paths.strip_chroot(chroot, chroot + name) == chroot + name
     assert paths.strip_chroot(chroot + "/" + name, chroot) == chroot
-
-
-def test_a_chroot_that_occurs_twice_is_stripped_once() -> None:
-    assert paths.strip_chroot("/app", "/app/app") == "/app"
-    assert paths.strip_chroot("/app", "/app/app/app") == "/app/app"
 
 
 # -- sequence numbers -----------------------------------------------------------------------------------------
@@ -290,12 +240,6 @@ def test_a_name_without_a_number_has_none(name: str) -> None:
     assert paths.sequence(name) is None
 
 
-@given(st.text(max_size=30))
-def test_any_name_gives_none_or_a_number_of_32_bits(name: str) -> None:
-    number = paths.sequence(name)
-    assert number is None or -(2**31) <= number < 2**31
-
-
 # -- serial-number arithmetic ---------------------------------------------------------------------------------
 
 
@@ -318,14 +262,3 @@ def test_the_distance_changes_its_sign_with_the_order_of_its_arguments(one: int,
     assert (distance == 0) == (one == other)
     if distance != -(2**31):  # exactly half the circle apart: neither is later
         assert paths.sequence_distance(other, one) == -distance
-
-
-@given(int32, st.lists(st.integers(0, 2**31 - 1), min_size=2, max_size=8))
-def test_a_line_shorter_than_half_the_circle_is_ordered_wherever_it_starts(start: int, offsets: list[int]) -> None:
-    """Pitfall 5"""
-    line = [_wrapped(start + offset) for offset in offsets]
-    by_distance = sorted(line, key=lambda number: paths.sequence_distance(number, start))
-    assert by_distance == [_wrapped(start + offset) for offset in sorted(offsets)]
-    for one, first in zip(line, offsets, strict=True):
-        for other, second in zip(line, offsets, strict=True):
-            assert paths.sequence_distance(one, other) == first - second
