@@ -11,7 +11,7 @@ import zkwire
 from tests.support.client import Server
 from tests.support.proxy import Proxy
 
-CLIENTS = ("zk", "other")
+CLIENTS = ("zk", "other", "app")
 ENTERED = {"proxy", *CLIENTS}
 
 
@@ -38,6 +38,12 @@ def zk(server: Server) -> str:
 def other(server: Server) -> str:
     """Another client of the server."""
     return server.hosts
+
+
+@pytest.fixture
+def app(server: Server, path: str) -> str:
+    """A client with the test's own path as its chroot."""
+    return server.hosts + path
 
 
 @pytest.hookimpl(tryfirst=True)

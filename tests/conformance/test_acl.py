@@ -3,7 +3,6 @@
 import pytest
 
 import zkwire
-from tests.support.client import Server
 from zkwire import ACL, Client, Perms
 
 
@@ -38,16 +37,15 @@ async def test_set_acl_is_refused_if_the_aversion_differs(zk: Client, path: str)
     assert (await zk.set_acl(path, zkwire.OPEN_ACL, -1)).aversion == 2
 
 
-async def test_acls_below_a_chroot(server: Server, zk: Client, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        await zk.create(f"{path}/a", make_parents=True)
-        await app.set_acl("/a", zkwire.READ_ONLY_ACL)
-        assert (await zk.get_acl(f"{path}/a"))[0] == list(zkwire.READ_ONLY_ACL)
-        assert await app.get_acl("/") == await zk.get_acl(path)
-        for call in (app.get_acl("/none"), app.set_acl("/none", zkwire.OPEN_ACL)):
-            with pytest.raises(zkwire.NoNodeError) as refused:
-                await call
-            assert refused.value.path == "/none"
+async def test_acls_below_a_chroot(zk: Client, path: str, app: Client) -> None:
+    await zk.create(f"{path}/a", make_parents=True)
+    await app.set_acl("/a", zkwire.READ_ONLY_ACL)
+    assert (await zk.get_acl(f"{path}/a"))[0] == list(zkwire.READ_ONLY_ACL)
+    assert await app.get_acl("/") == await zk.get_acl(path)
+    for call in (app.get_acl("/none"), app.set_acl("/none", zkwire.OPEN_ACL)):
+        with pytest.raises(zkwire.NoNodeError) as refused:
+            await call
+        assert refused.value.path == "/none"
 
 
 async def test_hashes_are_shown_only_with_the_permission_admin(zk: Client, path: str) -> None:

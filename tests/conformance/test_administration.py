@@ -64,29 +64,27 @@ async def test_a_bad_prefix_of_get_ephemerals_is_refused_and_nothing_is_sent(ser
 
 
 @pytest.mark.since("3.6", "getAllChildrenNumber")
-async def test_descendants_are_counted_at_every_depth(server: Server, zk: Client, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        await zk.create(path)
-        assert await zk.count_descendants(path) == 0
-        await zk.pipeline([Create(f"{path}{end}") for end in ("/a", "/a/b", "/a/b/c", "/d")])
-        await zk.create(f"{path}beside")
-        assert await zk.count_descendants(path) == 4
-        assert await app.count_descendants("/") == 4
-        assert await app.count_descendants("/a/b") == 1
-        assert await zk.count_descendants("/zookeeper") == 2
-        assert await zk.count_descendants("/") >= 4 + 2 + 3
-        with pytest.raises(zkwire.NoNodeError) as refused:
-            await app.count_descendants("/none")
-        assert refused.value.path == "/none"
+async def test_descendants_are_counted_at_every_depth(zk: Client, path: str, app: Client) -> None:
+    await zk.create(path)
+    assert await zk.count_descendants(path) == 0
+    await zk.pipeline([Create(f"{path}{end}") for end in ("/a", "/a/b", "/a/b/c", "/d")])
+    await zk.create(f"{path}beside")
+    assert await zk.count_descendants(path) == 4
+    assert await app.count_descendants("/") == 4
+    assert await app.count_descendants("/a/b") == 1
+    assert await zk.count_descendants("/zookeeper") == 2
+    assert await zk.count_descendants("/") >= 4 + 2 + 3
+    with pytest.raises(zkwire.NoNodeError) as refused:
+        await app.count_descendants("/none")
+    assert refused.value.path == "/none"
 
 
-async def test_the_configuration_of_a_single_server_is_empty(server: Server, zk: Client, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        config = await zk.get_config()
-        data, stat = config
-        assert (data, config.members, config.version) == (b"", {}, -1)
-        assert stat == await zk.exists("/zookeeper/config")
-        assert await app.get_config() == config
+async def test_the_configuration_of_a_single_server_is_empty(zk: Client, path: str, app: Client) -> None:
+    config = await zk.get_config()
+    data, stat = config
+    assert (data, config.members, config.version) == (b"", {}, -1)
+    assert stat == await zk.exists("/zookeeper/config")
+    assert await app.get_config() == config
 
 
 async def test_reconfig_is_refused_by_a_server_with_the_default_settings(server: Server, zk: Client) -> None:
@@ -97,44 +95,17 @@ async def test_reconfig_is_refused_by_a_server_with_the_default_settings(server:
     await zk.ping()
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {},
-        {"joining": "a", "members": "b"},
-        {"leaving": 1, "members": "b"},
-        {"joining": ""},
-        {"joining": []},
-        {"joining": 5},
-        {"joining": b"server.1=a"},
-        {"joining": [1]},
-        {"leaving": ["one"]},
-        {"leaving": {1: "a"}},
-        {"leaving": [True]},
-        {"leaving": True},
-        {"leaving": 1.5},
-        {"members": " "},
-        {"members": {}},
-        {"members": [None]},
-        {"leaving": 1, "from_config": "1"},
-        {"leaving": 1, "from_config": None},
-        {"leaving": 1, "from_config": True},
-        {"leaving": 1, "from_config": -2},
-        {"leaving": 1, "from_config": 2**63},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("bad", [{}, {"joining": 5}, {"leaving": 1, "from_config": -2}], ids=str)
 async def test_bad_arguments_of_reconfig_are_refused_and_nothing_is_sent(server: Server, bad: Any) -> None:
     async with sending_nothing(server) as zk:
         with pytest.raises((ValueError, TypeError)):
             await zk.reconfig(**bad)
 
 
-async def test_the_configuration_can_be_watched_below_a_chroot_too(server: Server, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        config, watch = await app.get_config_and_watch()
-        assert config == await app.get_config()
-        assert watch.path == "/zookeeper/config"
-        assert not watch.done()
-        with zkwire.WatchSet() as watches:
-            assert (await app.get_config_and_watch(into=watches))[0] == config
+async def test_the_configuration_can_be_watched_below_a_chroot_too(path: str, app: Client) -> None:
+    config, watch = await app.get_config_and_watch()
+    assert config == await app.get_config()
+    assert watch.path == "/zookeeper/config"
+    assert not watch.done()
+    with zkwire.WatchSet() as watches:
+        assert (await app.get_config_and_watch(into=watches))[0] == config

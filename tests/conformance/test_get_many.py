@@ -45,14 +45,13 @@ async def test_the_error_of_a_read_is_its_result(server: Server, zk: Client, pat
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_paths_are_below_the_chroot(server: Server, zk: Client, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        await zk.create(f"{path}/a", b"1", make_parents=True)
-        names, node, missing = await app.get_many([GetChildren("/"), GetData("/a"), GetData("/b")])
-        assert names == ["a"]
-        assert node.data == b"1"
-        assert missing.path == "/b"
-        assert path not in str(missing)
+async def test_paths_are_below_the_chroot(zk: Client, path: str, app: Client) -> None:
+    await zk.create(f"{path}/a", b"1", make_parents=True)
+    names, node, missing = await app.get_many([GetChildren("/"), GetData("/a"), GetData("/b")])
+    assert names == ["a"]
+    assert node.data == b"1"
+    assert missing.path == "/b"
+    assert path not in str(missing)
 
 
 async def test_an_empty_list_sends_nothing(server: Server) -> None:

@@ -1,7 +1,6 @@
 """Bad input: a clear error with the value in it, and nothing is sent."""
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -226,43 +225,3 @@ async def test_a_refused_call_leaves_the_session_and_other_calls_alone(zk: Clien
     assert outcomes[0] == path
     assert isinstance(outcomes[1], ValueError)
     assert isinstance(outcomes[2], zkwire.Stat)
-
-
-# connect
-
-
-@pytest.mark.parametrize(
-    "hosts",
-    [
-        "",
-        " ",
-        ",",
-        "/",
-        "/chroot",
-        "host,",
-        "host:",
-        "host:0",
-        "host:65536",
-        "host:port",
-        "host:-1",
-        "host:²",
-        "a b:2181",
-        "[::1",
-        "[::1]2181",
-        "host/a//b",
-        "host/a/../b",
-        "host/a/",
-        "host/\x00",
-    ],
-)
-async def test_a_bad_connect_string_is_refused_at_once(hosts: str) -> None:
-    shown = hosts if hosts.count("/") == 0 or hosts.startswith("/") else hosts[hosts.index("/") :]
-    with pytest.raises(ValueError, match=re.escape(repr(shown))):
-        zkwire.connect(hosts)
-
-
-@pytest.mark.parametrize("hosts", [None, 5, b"host:2181", ["host:2181"]])
-async def test_a_connect_string_of_another_type_is_refused_at_once(hosts: Any) -> None:
-    with pytest.raises(TypeError) as refused:
-        zkwire.connect(hosts)
-    assert repr(hosts) in str(refused.value)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import Server
 from tests.support.proxy import Proxy
 from zkwire import Client, Create, GetChildren, GetData, Sync, WatchEventType, WatchSet
 
@@ -44,13 +43,12 @@ async def test_the_error_of_an_operation_is_its_result_and_stops_no_other(zk: Cl
     assert [outcomes[at].path for at in (0, 2, 3)] == [path, path, f"{path}/a/b"]
 
 
-async def test_paths_are_below_the_chroot(server: Server, zk: Client, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        await zk.create(path)
-        (made, _), refused, names = await app.pipeline([Create("/", sequential=True), Create("/a/b"), GetChildren("/")])
-        assert made == "/0000000000"
-        assert refused.path == "/a/b"
-        assert names == ["0000000000"]
+async def test_paths_are_below_the_chroot(zk: Client, path: str, app: Client) -> None:
+    await zk.create(path)
+    (made, _), refused, names = await app.pipeline([Create("/", sequential=True), Create("/a/b"), GetChildren("/")])
+    assert made == "/0000000000"
+    assert refused.path == "/a/b"
+    assert names == ["0000000000"]
 
 
 async def test_watches_are_set_by_the_reads_that_succeed(zk: Client, path: str) -> None:

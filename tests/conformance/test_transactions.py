@@ -189,20 +189,17 @@ async def test_a_transaction_may_be_as_large_as_the_servers_limit(zk: Client, pa
     assert await zk.exists(path) is not None
 
 
-async def test_a_create_with_stat_has_the_path_and_the_stat_as_its_result(
-    server: Server, zk: Client, path: str
-) -> None:
+async def test_a_create_with_stat_has_the_path_and_the_stat_as_its_result(zk: Client, path: str, app: Client) -> None:
     """Pitfall 67: servers may send no Stat, or an empty one, and the result is then None."""
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        await zk.create(path)
-        async with app.transaction() as tx:
-            tx.create_and_stat("/a", b"12345")
-            tx.create_and_stat("/n-", sequential=True, ephemeral=True)
-            tx.create_and_stat("/c", container=True)
-            tx.create("/plain")
-        *made, plain = tx.results
-        assert plain == "/plain"
-        for result, name in zip(made, ["/a", "/n-0000000001", "/c"], strict=True):
-            assert isinstance(result, tuple)
-            assert result[0] == name
-            assert result[1] in (None, await app.exists(name))
+    await zk.create(path)
+    async with app.transaction() as tx:
+        tx.create_and_stat("/a", b"12345")
+        tx.create_and_stat("/n-", sequential=True, ephemeral=True)
+        tx.create_and_stat("/c", container=True)
+        tx.create("/plain")
+    *made, plain = tx.results
+    assert plain == "/plain"
+    for result, name in zip(made, ["/a", "/n-0000000001", "/c"], strict=True):
+        assert isinstance(result, tuple)
+        assert result[0] == name
+        assert result[1] in (None, await app.exists(name))

@@ -53,16 +53,15 @@ async def test_an_absent_node_is_refused(zk: Client, path: str) -> None:
     assert refused.value.path == path
 
 
-async def test_a_tree_below_a_chroot_and_the_chroot_itself_are_deleted(server: Server, zk: Client, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        await plant(zk, path)
+async def test_a_tree_below_a_chroot_and_the_chroot_itself_are_deleted(zk: Client, path: str, app: Client) -> None:
+    await plant(zk, path)
+    await app.delete_tree("/a")
+    assert await zk.exists(f"{path}/a") is None
+    with pytest.raises(zkwire.NoNodeError) as refused:
         await app.delete_tree("/a")
-        assert await zk.exists(f"{path}/a") is None
-        with pytest.raises(zkwire.NoNodeError) as refused:
-            await app.delete_tree("/a")
-        assert refused.value.path == "/a"
-        await app.delete_tree("/")
-        assert await zk.exists(path) is None
+    assert refused.value.path == "/a"
+    await app.delete_tree("/")
+    assert await zk.exists(path) is None
 
 
 @pytest.mark.parametrize("bad", ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config", "a", "/a/", None, 5])

@@ -27,26 +27,24 @@ async def test_create_and_stat_returns_the_stat_of_a_ttl_node(zk: Client, path: 
     assert (made, stat) == (path, await zk.exists(path))
 
 
-async def test_a_ttl_node_may_be_sequential(server: Server, zk: Client, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        await zk.create(path)
-        assert await app.create("/n-", ttl=60, sequential=True) == "/n-0000000000"
-        made, stat = await app.create_and_stat("/", ttl=60, sequential=True)
-        assert (made, stat) == ("/0000000001", await zk.exists(f"{path}/0000000001"))
+async def test_a_ttl_node_may_be_sequential(zk: Client, path: str, app: Client) -> None:
+    await zk.create(path)
+    assert await app.create("/n-", ttl=60, sequential=True) == "/n-0000000000"
+    made, stat = await app.create_and_stat("/", ttl=60, sequential=True)
+    assert (made, stat) == ("/0000000001", await zk.exists(f"{path}/0000000001"))
 
 
-async def test_transactions_and_pipelines_can_create_ttl_nodes(server: Server, zk: Client, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}{path}") as app:
-        await zk.create(path)
-        async with app.transaction() as tx:
-            tx.create("/a", b"1", ttl=60)
-            tx.create("/a/n-", ttl=60, sequential=True)
-            tx.create("/b", ttl=0.001)
-        assert tx.results == ["/a", "/a/n-0000000000", "/b"]
-        made, refused = await app.pipeline([Create("/c", ttl=60), Create("/a", ttl=60)])
-        assert made == ("/c", await zk.exists(f"{path}/c"))
-        assert isinstance(refused, zkwire.NodeExistsError)
-        assert refused.path == "/a"
+async def test_transactions_and_pipelines_can_create_ttl_nodes(zk: Client, path: str, app: Client) -> None:
+    await zk.create(path)
+    async with app.transaction() as tx:
+        tx.create("/a", b"1", ttl=60)
+        tx.create("/a/n-", ttl=60, sequential=True)
+        tx.create("/b", ttl=0.001)
+    assert tx.results == ["/a", "/a/n-0000000000", "/b"]
+    made, refused = await app.pipeline([Create("/c", ttl=60), Create("/a", ttl=60)])
+    assert made == ("/c", await zk.exists(f"{path}/c"))
+    assert isinstance(refused, zkwire.NodeExistsError)
+    assert refused.path == "/a"
 
 
 async def test_parents_of_a_ttl_node_are_persistent(proxy: Proxy, zk: Client, path: str) -> None:

@@ -11,9 +11,7 @@ import pytest
 
 import zkwire
 from tests.support.everywhere import scene
-from tests.support.rogue import Rogue, eof_handshake, honest
 from zkwire import GetData
-from zkwire.session.opening import open_link
 from zkwire.testing import Server, ServerProcess
 
 MiB = 1024 * 1024
@@ -191,17 +189,6 @@ def test_the_least_and_the_largest_value_of_an_option_are_taken(options: dict[st
     with pytest.warns(RuntimeWarning, match="never awaited") as warned:
         zkwire.connect("localhost", **options)
     assert warned[0].filename == __file__  # the warning shows the line that has called connect
-
-
-async def test_a_server_that_closes_the_first_connection_of_a_given_function_is_tried_again() -> None:
-    """Such a function need not know whether a server speaks TLS."""
-
-    async def given(make: Any, host: str, port: int) -> Any:
-        return await open_link(make, host, port)
-
-    async with Rogue(eof_handshake, honest) as rogue, zkwire.connect(rogue.hosts, open_link=given) as zk:
-        await zk.ping()
-        assert rogue.connections == 2
 
 
 async def test_the_identities_of_a_client_are_counted() -> None:

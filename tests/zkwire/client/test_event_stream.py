@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import struct
 
 import pytest
 
@@ -12,7 +11,6 @@ from tests.support.client import cancelled, eventually, states_until, turns, wat
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
-from tests.support.set_watches import lists_of
 from tests.zkwire.session.test_expiry import end_session
 from zkwire import Resync, SessionState, WatchEventType
 from zkwire.testing import RealServer, Server
@@ -81,44 +79,6 @@ async def test_several_reconnects_without_an_event_between_give_one_resync(zooke
         first, resync, last = await taken(events)
         assert plain([first, last]) == [(CREATED, path), (CHANGED, path)]
         assert resync == Resync()
-
-
-@pytest.mark.since("3.9", "one-shot watches beside a persistent one", raises=pytest.fail.Exception)
-async def test_watches_of_all_kinds_are_set_again_each_in_its_list_pitfalls_30_31(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        await zk.create(path)
-        _, data = await zk.get_and_watch(path)
-        _, child = await zk.get_children_and_watch(path)
-        _, exist = await zk.exists_and_watch(f"{path}-absent")
-        async with zk.events(path) as persistent, zk.events(path, recursive=True) as recursive, zk.events(path):
-            for _ in range(2):
-                mark, seen = proxy.mark(), zk.last_zxid
-                proxy.drop()
-                frame = await proxy.seen("setWatches2", mark)
-                assert lists_of(frame) == [[path], [f"{path}-absent"], [path], [path], [path]]
-                assert struct.unpack_from(">q", frame.body) == (seen,)
-                assert await following(persistent) == await following(recursive) == Resync()
-                assert proxy.requests(mark) == ["connect", "setWatches2"]
-            await other.create(f"{path}/a")
-            await other.set(path, b"")
-            await other.create(f"{path}-absent")
-            await zk.sync(path)
-            assert [(await watch).type for watch in (data, child, exist)] == [CHANGED, CHILDREN, CREATED]
-            assert plain(await taken(persistent), path) == [(CHILDREN, ""), (CHANGED, "")]
-            assert plain(await taken(recursive), path) == [(CREATED, "/a"), (CHANGED, "")]
-        # Servers before 3.6 do not have SetWatches2: without persistent watches SetWatches is used again.
-        _, data = await zk.get_and_watch(path)
-        mark = proxy.mark()
-        proxy.drop()
-        assert lists_of(await proxy.seen("setWatches", mark)) == [[path], [], []]
-        await zk.ping()
-        assert proxy.requests(mark) == ["connect", "setWatches"]
 
 
 # Faults at every request and at every turn of the event loop

@@ -71,15 +71,6 @@ async def test_the_servers_in_the_configuration_are_used_now_and_after_each_chan
         assert [text.rpartition(" ")[2] for text in listed] == [f"localhost:{port}", f"127.0.0.1:{port}"]
 
 
-async def test_servers_that_cannot_be_reached_leave_the_given_one_as_the_last_resort() -> None:
-    async with ensemble() as (server, admin), zkwire.connect(server.hosts, follow_config=True) as zk:
-        states = zk.states()
-        await admin.set(CONFIG, b"server.1=127.0.0.1:2888:3888:participant;1\nversion=1\n")
-        await states_until(states, SUSPENDED)
-        await states_until(states, CONNECTED)
-        assert zk.server == server.hosts
-
-
 async def test_the_same_list_in_a_new_session_changes_nothing() -> None:
     async with ensemble() as (server, admin):
         await admin.set(CONFIG, member(server, "127.0.0.1"))

@@ -4,7 +4,6 @@ import asyncio
 import gc
 import inspect
 import warnings
-from typing import Any
 
 import pytest
 
@@ -174,36 +173,6 @@ async def test_without_a_bound_connect_waits_for_the_first_server() -> None:
             assert not connecting.done()
         async with await connecting as zk:
             assert await zk.exists("/")
-
-
-@pytest.mark.parametrize(
-    ("hosts", "meaning"),
-    [
-        ("zk1;2181", "a port follows ':'"),
-        ("zk1:2181;zk2:2181/app", "separated by ','"),
-        ("zk1:2181/;zk2:2181/", "the chroot comes once"),
-        ("zk1:2181/app,zk2:2181/app", "the chroot comes once"),
-        ("http://zk1:2181", "leave out 'http://'"),
-        ("zk://zk1:2181,zk2:2181/app", "leave out 'zk://'"),
-        ("zk1:2181 zk2:2181", "not by spaces"),
-    ],
-)
-def test_a_connect_string_of_another_kind_is_refused_with_what_was_probably_meant(hosts: str, meaning: str) -> None:
-    with pytest.raises(ValueError, match=meaning) as raised:
-        zkwire.connect(hosts)
-    assert str(raised.value).endswith("write host:port,host:port/chroot")
-
-
-@pytest.mark.parametrize("hosts", [["zk1:2181"], b"zk1:2181", None])
-def test_hosts_that_are_no_text_are_refused_with_the_form(hosts: Any) -> None:
-    with pytest.raises(TypeError, match=r"is a str, not \w+: .*; write host:port,host:port/chroot"):
-        zkwire.connect(hosts)
-
-
-def test_the_form_with_spaces_around_and_a_chroot_with_a_comma_are_not_refused() -> None:
-    for hosts in ("zk1:2181, zk2:2181", " zk1:2181 ", "zk1/a,b"):
-        with pytest.warns(RuntimeWarning, match="never awaited"):
-            zkwire.connect(hosts)
 
 
 async def test_a_client_that_is_dropped_without_a_close_warns_and_says_what_to_do() -> None:

@@ -179,18 +179,6 @@ def test_another_session_than_the_one_to_resume_is_an_error() -> None:
 # -- replies ------------------------------------------------------------------------------------------
 
 
-def test_a_request_is_sent_with_its_length_its_xid_and_its_opcode() -> None:
-    """Xids count from 1."""
-    connection = _opened()
-    _sent(connection, r.CreateRequest("/lock-", b"me", list(OPEN_ACL), 3), r.GetChildrenRequest("/", False))
-    assert connection.data_to_send() == bytes.fromhex(
-        "00000037 00000001 00000001 00000006 2f6c6f636b2d 00000002 6d65"
-        "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65 00000003"
-        "0000000e 00000002 00000008 00000001 2f 00"
-    )
-    assert connection.data_to_send() == b""
-
-
 def test_a_large_request_is_not_kept_in_memory_and_counts_while_it_is_in_flight() -> None:
     """More than 4 KiB with the header; it is encoded when it is sent, and sent whole."""
     connection = _opened(limit=100_000)
@@ -435,19 +423,6 @@ def test_a_frame_that_is_shorter_than_a_header_ends_the_connection(size: int) ->
     assert "cannot be decoded" in _message(connection)
 
 
-def test_a_reply_whose_body_is_cut_anywhere_ends_the_connection_and_stays_unanswered() -> None:
-    body = r.GetDataReply(b"data", STAT).encode()
-    for size in range(len(body)):
-        connection = _opened()
-        (call,) = _sent(connection, r.GetDataRequest("/a", False), now=5.0)
-        assert connection.receive(_reply(1, body[:size]), 6.0) == []
-        assert "cannot be decoded" in _message(connection)
-        assert list(connection.calls) == [call]
-        assert call.reply is None
-        assert connection.answered == 0.0
-        assert connection.last_zxid == 0
-
-
 @pytest.mark.parametrize("length", [-1, -(2**31), LIMIT + 1, 2**31 - 1, 0x48545450])
 @pytest.mark.parametrize("opened", [True, False])
 def test_a_bad_length_ends_the_connection_after_the_complete_frames_before_it(length: int, opened: bool) -> None:
@@ -505,13 +480,6 @@ def test_xids_go_on_from_connection_to_connection_and_after_the_largest_comes_1_
     assert [call.xid for call in calls] == [2**31 - 2, 2**31 - 1, 1, 2]
     stream = b"".join(_reply(call.xid, b"\0\0\0\1/") for call in calls)
     assert connection.receive(stream, 0.0) == calls
-
-
-def test_pings_do_not_use_up_xids() -> None:
-    connection = _opened()
-    calls = _sent(connection, r.SyncRequest("/"), r.PingRequest(), r.SyncRequest("/"), r.PingRequest())
-    assert [call.xid for call in calls] == [1, PING_XID, 2, PING_XID]
-    assert PING_XID == -2
 
 
 DATA = r.GetDataReply(b"data", STAT).encode()
@@ -864,11 +832,6 @@ def test_a_conversation_with_damaged_bytes_never_raises_and_settles_no_call_twic
         stream[at] = byte
     size = piece or len(stream)
     _settles_no_call_twice([bytes(stream[at : at + size]) for at in range(0, len(stream), size)])
-
-
-@given(st.lists(st.integers(0, len(TALK) - 1), max_size=20))
-def test_frames_left_out_doubled_or_out_of_order_never_raise_and_settle_no_call_twice(order: list[int]) -> None:
-    _settles_no_call_twice([b"".join(TALK[at] for at in order)])
 
 
 def test_a_large_frame_that_comes_slowly_takes_bounded_memory() -> None:

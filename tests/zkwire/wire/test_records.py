@@ -72,11 +72,6 @@ def test_a_record_has_the_bytes_that_a_server_expects_or_sends(value: Record, he
     assert type(value).decode(encoded + b"after", 0) == (value, len(encoded))
 
 
-def test_the_handshake_has_45_bytes_and_its_response_36_before_the_read_only_byte() -> None:
-    assert len(RECORDS["a new session"][0].encode()) == 45
-    assert len(RECORDS["an accepted session"][0].encode()) == 36
-
-
 def test_no_two_fields_of_a_stat_are_mixed_up() -> None:
     stat = Stat(
         czxid=1,
@@ -100,10 +95,6 @@ def test_no_two_fields_of_a_stat_are_mixed_up() -> None:
 def test_an_event_with_a_null_path_has_an_empty_one() -> None:
     """A change of the session's state has no path."""
     assert WatcherEvent.decode(bytes.fromhex("ffffffff 00000000 ffffffff"), 0)[0] == WatcherEvent(-1, 0, "")
-
-
-def test_each_ready_made_acl_has_one_entry() -> None:
-    assert [len(acl) for acl in (OPEN_ACL, READ_ONLY_ACL, CREATOR_ALL_ACL)] == [1, 1, 1]
 
 
 def test_permissions_have_the_bits_of_the_protocol() -> None:
