@@ -9,7 +9,7 @@ from typing import cast
 from recipes import Barrier, DoubleBarrier
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.lock import cancelled_after
-from tests.simulation.scenarios.settling import Settling, is_passing, synced
+from tests.simulation.scenarios.settling import Settling, is_passing, passing, synced
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire import ZooKeeperError
@@ -128,11 +128,8 @@ class BarrierScenario(Scenario):
 
 async def _until_done(act: Callable[[], Awaitable[None]]) -> None:
     while True:
-        try:
+        with passing():
             return await act()
-        except ZooKeeperError as error:
-            if not is_passing(error):
-                raise
 
 
 def _steps(rng: Random, tick: float) -> list[Step]:

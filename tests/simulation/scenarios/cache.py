@@ -9,7 +9,7 @@ from typing import Final, cast
 import zkwire
 from recipes import Cache
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import Settling, is_passing, synced
+from tests.simulation.scenarios.settling import Settling, is_passing, passing, synced
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire import Node
@@ -70,12 +70,9 @@ class CacheScenario(Scenario):
         """Mirror the tree until then, or until all is over and the mirror is the tree."""
         async with contextlib.AsyncExitStack() as stack:
             while True:
-                try:
+                with passing():  # such as the end of the session while it is entered
                     cache = await stack.enter_async_context(Cache(player.zk, _ROOT))
                     break
-                except zkwire.ZooKeeperError as error:  # such as the end of the session while it is entered
-                    if not is_passing(error):
-                        raise
             follower = _Follower(self.stage, player, cache)
             following = asyncio.create_task(follower.follow())
             while until is None or asyncio.get_running_loop().time() < until:

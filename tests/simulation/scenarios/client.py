@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 import zkwire
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import is_passing
+from tests.simulation.scenarios.settling import passing
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire import Watch
@@ -163,14 +163,11 @@ class ClientScenario(Scenario):
         await asyncio.sleep(max(0.0, stage.schedule.calm - stage.world.now))
         for path in _NODES:
             while True:
-                try:
+                with passing():
                     await player.zk.sync(path)
                     node = await player.zk.get(path)
                     break
-                except zkwire.ZooKeeperError as error:
-                    if not is_passing(error):
-                        raise
-                    await asyncio.sleep(_PAUSE)  # its clock is fast: the last fault is not over yet
+                await asyncio.sleep(_PAUSE)  # its clock is fast: the last fault is not over yet
             self._shown(player, known, path, node.stat.mzxid, player.zk.session_id)
         for _, _, watch in known.watches:
             watch.cancel()

@@ -12,7 +12,7 @@ import zkwire
 from recipes import Counter, SharedValue
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.lock import cancelled_after
-from tests.simulation.scenarios.settling import Settling, is_passing, synced
+from tests.simulation.scenarios.settling import Settling, is_passing, refused, synced
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -97,14 +97,11 @@ class CounterScenario(Scenario):
         with contextlib.suppress(TimeoutError, zkwire.SessionExpiredError):
             async with asyncio.timeout(seconds), stream:
                 while True:
-                    try:
+                    with refused():
                         async for value in stream:
                             if order(value) < newest:
                                 self.stage.fail(f"{player.actor.name} is shown {value} after {newest}")
                             newest = order(value)
-                    except zkwire.ServerError as error:
-                        if not error.is_transient:
-                            raise
 
     async def _write(self, tool: _Tool, replacer: Player | None) -> None:
         """Write a new value: whatever the present one is, or, for `replacer`, in place of the one that it reads."""

@@ -8,9 +8,8 @@ from typing import Any, Final, cast
 
 import zkwire
 from recipes import Election, LockLostError
-from tests.simulation.checks import Guard
 from tests.simulation.scenarios.lock import GuardedScenario, cancelled_after, random_tasks
-from tests.simulation.scenarios.settling import Moment, Settling, is_passing
+from tests.simulation.scenarios.settling import Moment, Settling, passing, refused
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -43,14 +42,12 @@ class _Candidate:
     async def _observe(self) -> None:
         async with self.election.observe() as stream:
             while True:
-                try:
-                    async for self.seen in stream:
-                        self._check()
-                except zkwire.NoAuthError:
-                    await asyncio.sleep(_LOOK_EVERY)  # a stranger's node comes first
-                except zkwire.ServerError as error:
-                    if not error.is_transient:
-                        raise
+                with refused():
+                    try:
+                        async for self.seen in stream:
+                            self._check()
+                    except zkwire.NoAuthError:
+                        await asyncio.sleep(_LOOK_EVERY)  # a stranger's node comes first
 
     def _check(self) -> None:
         if self.seen == _LAST:
@@ -73,11 +70,10 @@ class ElectionScenario(GuardedScenario):
     """
 
     name = "election"
+    path = _PATH
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        self.line = _PATH
-        self.guard = Guard(stage, _PATH)
         self._settling, self._all_have_seen = Settling(stage), Moment()
 
     @staticmethod
@@ -110,13 +106,8 @@ class ElectionScenario(GuardedScenario):
                     async with self.locking(player, "").lead() as term:
                         await self.body(player, term, "", step.amount)
             case "candidates":
-                try:
+                with passing(zkwire.NoAuthError):  # a stranger's node
                     await self.locking(player, "").candidates()
-                except zkwire.NoAuthError:
-                    pass  # that of a stranger
-                except zkwire.ZooKeeperError as error:
-                    if not is_passing(error):
-                        raise
             case "cancelled-terms":
                 await cancelled_after(int(step.other), self._terms(player, step.amount))
             case _:
@@ -135,13 +126,8 @@ class ElectionScenario(GuardedScenario):
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
         with self.watched(player, lease, what):
-            try:
-                await lease.set(b"%d" % lease.token)
-            except (zkwire.ConnectionLostError, zkwire.NoNodeError):
-                pass  # whether it was written, and whether the term is lost, shows later
-            except zkwire.ServerError as error:
-                if not error.is_transient:
-                    raise
+            with refused(zkwire.ConnectionLostError, zkwire.NoNodeError):
+                await lease.set(b"%d" % lease.token)  # whether it was written, and the term is lost, shows later
             await asyncio.sleep(seconds)
 
     async def finish(self, player: Player) -> None:

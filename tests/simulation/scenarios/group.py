@@ -10,7 +10,7 @@ from typing import cast
 import zkwire
 from recipes import Group, Member, PersistentEphemeral
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import Moment, Settling, is_passing, synced
+from tests.simulation.scenarios.settling import Moment, Settling, passing, synced
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -52,12 +52,9 @@ class GroupScenario(Scenario):
             case "pause":
                 await asyncio.sleep(step.amount)
             case "look":
-                try:
+                members: dict[str, bytes] = {}
+                with passing():
                     members = await Group(player.zk, _PATH).members()
-                except zkwire.ZooKeeperError as error:
-                    if not is_passing(error):
-                        raise
-                    return
                 if unknown := [name for name in members if name.rpartition("-")[0] not in self.stage.machines]:
                     self.stage.fail(f"{player.actor.name} sees members that never were: {unknown}")
             case "join" | "keep":
@@ -76,16 +73,13 @@ class GroupScenario(Scenario):
             while True:
                 name = f"{player.actor.name}-{next(self._numbers)}"
                 member: Member | PersistentEphemeral
-                try:
+                with passing():
                     if kind == "join":
                         member = await stack.enter_async_context(await Group(player.zk, _PATH).join(name))
                     else:
                         kept = PersistentEphemeral(player.zk, f"{_PATH}/{name}")
                         member = await stack.enter_async_context(kept)
                     break
-                except zkwire.ZooKeeperError as error:
-                    if not is_passing(error):
-                        raise
             yield name, member
 
     async def finish(self, player: Player) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from random import Random
-from typing import Any, TypeAlias, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 import zkwire
 from recipes import Lock, LockLostError, ReentrantLock, TryLock
@@ -15,7 +15,7 @@ from recipes.line.locking import Locking
 from recipes.try_lock import LockTakenError
 from tests.simulation.checks import Guard
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import is_passing
+from tests.simulation.scenarios.settling import passing, refused
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -144,14 +144,11 @@ class HeldScenario(Scenario):
             await transaction.commit()
 
     async def _look(self, player: Player, what: str) -> None:
-        try:
+        with passing():
             found = await self.locking(player, what).contenders()
-        except zkwire.ZooKeeperError as error:
-            if not is_passing(error):
-                raise
-            return
-        if strangers := [each.path for each in found if each.path in self.stage.ensemble.strangers and each.session]:
-            self.stage.fail(f"{player.actor.name} takes {strangers} for contenders")
+            foreign = [each.path for each in found if each.path in self.stage.ensemble.strangers and each.session]
+            if foreign:
+                self.stage.fail(f"{player.actor.name} takes {foreign} for contenders")
 
     async def _poll(self, player: Player, what: str, seconds: float, pause: float) -> None:
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""
@@ -186,11 +183,21 @@ class HeldScenario(Scenario):
 class GuardedScenario(HeldScenario):
     """One in which a single guard, which a subclass makes, watches all that is held."""
 
-    guard: Guard
-    line = ""
+    path: ClassVar[str]
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.guard = self.make_guard()
+
+    def make_guard(self) -> Guard:
+        """Return what watches the leases."""
+        return Guard(self.stage, self.path)
+
+    def locking(self, player: Player, what: str) -> Locking[Any]:
+        return cast(Locking[Any], player.tool)
 
     def lines(self) -> list[str]:
-        return [self.line]
+        return [self.path]
 
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
         return self.guard.held(player, lease)
@@ -228,11 +235,7 @@ class LockScenario(GuardedScenario):
     """
 
     name = "lock"
-
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self.line = _PATH
-        self.guard = Guard(stage, _PATH)
+    path = _PATH
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -276,10 +279,8 @@ class TryLockScenario(LockScenario):
     name = "try-lock"
     players = (2, 6)
 
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self.line = ""
-        self.guard = Guard(stage, _PATH, blocks=None)
+    def make_guard(self) -> Guard:
+        return Guard(self.stage, self.path, blocks=None)
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -298,11 +299,8 @@ class TryLockScenario(LockScenario):
 
     async def do(self, player: Player, step: Step) -> None:
         """Do one of those of HeldScenario; an overloaded server's refusal ends it."""
-        try:
+        with refused():
             await super().do(player, step)
-        except zkwire.ServerError as error:
-            if not error.is_transient:
-                raise
 
     def equip(self, player: Player) -> TryLock:
         return TryLock(player.zk, _PATH)

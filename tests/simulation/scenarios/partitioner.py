@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import cast
 
-import zkwire
 from recipes import Lease, Partitioner
 from tests.simulation.checks import Guard
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import Settling
+from tests.simulation.scenarios.settling import Settling, refused
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -74,13 +73,10 @@ class PartitionerScenario(Scenario):
         works = cast(_Tool, player.tool).works
         async with contextlib.AsyncExitStack() as stack:
             while True:
-                try:
+                with refused():
                     partitioner = Partitioner(player.zk, _PATH, _PARTITIONS, settle=_SETTLE)
                     mine = await stack.enter_async_context(partitioner)
                     break
-                except zkwire.ServerError as refusal:
-                    if not refusal.is_transient:
-                        raise
             try:
                 async for partitions in mine:
                     if uncertain := [each for each in partitions if not mine.lease(each).is_certain()]:

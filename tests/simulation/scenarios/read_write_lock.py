@@ -6,12 +6,12 @@ from contextlib import AbstractContextManager
 from random import Random
 from typing import Any, Final, cast
 
-import zkwire
 from recipes import Lease, ReadWriteLock, WriteLease
 from recipes.line.locking import Locking
 from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX
 from tests.simulation.checks import Guard
 from tests.simulation.scenarios.lock import GuardedScenario, random_tasks
+from tests.simulation.scenarios.settling import refused
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -26,15 +26,17 @@ class ReadWriteLockScenario(GuardedScenario):
     """
 
     name = "read-write-lock"
+    path = _PATH
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        # Readers hold in any order, so the guard cannot compare all tokens.
-        self.line = _PATH
-        self.guard = Guard(stage, _PATH, fits=fits, blocks=self._blocks, grows=False)
         self._downgraded: set[str] = set()  # names of tickets
         self._former: list[tuple[Player, WriteLease]] = []  # that were downgraded
         self._greatest = {"read": 0, "write": 0}
+
+    def make_guard(self) -> Guard:
+        # Readers hold in any order, so the guard cannot compare all tokens.
+        return Guard(self.stage, self.path, fits=fits, blocks=self._blocks, grows=False)
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -84,12 +86,9 @@ class ReadWriteLockScenario(GuardedScenario):
 
     async def _downgraded_lease(self, lease: WriteLease) -> Lease:
         while True:
-            try:
+            with refused():
                 return await lease.downgrade()
-            except zkwire.ServerError as error:
-                if not error.is_transient:
-                    raise
-                await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_PAUSE)
 
     def _blocks(self, name: str, kind: str) -> bool:
         if kind == "write":

@@ -33,13 +33,15 @@ class SemaphoreScenario(GuardedScenario):
 
     name = "semaphore"
     players = (3, 5)
+    path = _PATH
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._history = _History(stage)
         self._heard: dict[Player, list[tuple[float, int]]] = {}
-        self.line = _PATH
-        self.guard = Guard(stage, _PATH, fits=self._fits, blocks=None, grows=False)
+
+    def make_guard(self) -> Guard:
+        return Guard(self.stage, self.path, fits=self._fits, blocks=None, grows=False)
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -60,9 +62,6 @@ class SemaphoreScenario(GuardedScenario):
 
     def equip(self, player: Player) -> Semaphore:
         return Semaphore(player.zk, _PATH, _FIRST)
-
-    def locking(self, player: Player, what: str) -> Semaphore:
-        return cast(Semaphore, player.tool)
 
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
         if not self.guard.is_ended(player) and not self._history.has_owned(lease.path, self._heard_by(player)):

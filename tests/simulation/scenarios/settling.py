@@ -1,6 +1,8 @@
 """What scenarios need that look at everything at the end: the moment at which nothing more is done or goes wrong."""
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 
 import zkwire
 from tests.simulation.loop import Machine
@@ -62,6 +64,30 @@ def is_passing(error: zkwire.ZooKeeperError) -> bool:
     return isinstance(error, zkwire.ConnectionLostError | zkwire.SessionExpiredError)
 
 
+@contextlib.contextmanager
+def passing(*further: type[Exception]) -> Iterator[None]:
+    """Suppress the errors that faults lead to, so that a step may end with them, and `further` ones."""
+    try:
+        yield
+    except further:
+        pass
+    except zkwire.ZooKeeperError as error:
+        if not is_passing(error):
+            raise
+
+
+@contextlib.contextmanager
+def refused(*further: type[Exception]) -> Iterator[None]:
+    """Suppress transient refusals, and `further` errors."""
+    try:
+        yield
+    except further:
+        pass
+    except zkwire.ServerError as error:
+        if not error.is_transient:
+            raise
+
+
 async def synced(player: Player, path: str) -> None:
     """Wait until the player's server has all that was written before.
 
@@ -71,18 +97,14 @@ async def synced(player: Player, path: str) -> None:
     while True:
         transaction = player.zk.transaction()
         transaction.check(path)
-        try:
-            await transaction.commit()
-        except zkwire.TransactionError as refused:
-            if not isinstance(refused.cause, zkwire.NoNodeError):
-                raise
+        with passing():
+            try:
+                await transaction.commit()
+            except zkwire.TransactionError as refused:
+                if not isinstance(refused.cause, zkwire.NoNodeError):
+                    raise
             return
-        except zkwire.ZooKeeperError as error:
-            if not is_passing(error):
-                raise
-            await asyncio.sleep(_AGAIN_IN)
-        else:
-            return
+        await asyncio.sleep(_AGAIN_IN)
 
 
 def _wake(future: asyncio.Future[None]) -> None:

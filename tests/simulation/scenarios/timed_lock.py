@@ -2,13 +2,12 @@
 
 import asyncio
 from random import Random
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from recipes import TimedLock
-from tests.simulation.checks import Guard
 from tests.simulation.scenarios.lock import GuardedScenario, random_tasks
 from tests.simulation.schedule import Step
-from tests.simulation.stage import Player, Stage
+from tests.simulation.stage import Player
 
 _PATH: Final = "/locks/timed"
 
@@ -17,11 +16,7 @@ class TimedLockScenario(GuardedScenario):
     """The steps of HeldScenario, each for "once" or "extend": to set a new limit again and again while holding."""
 
     name = "timed-lock"
-
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self.line = _PATH
-        self.guard = Guard(stage, _PATH)
+    path = _PATH
 
     @staticmethod
     def tasks(rng: Random, tick: float) -> list[list[Step]]:
@@ -34,9 +29,6 @@ class TimedLockScenario(GuardedScenario):
     def equip(self, player: Player) -> TimedLock:
         limit = player.rng.choice([0.2, 0.5, 1.0, 3.0, 20.0]) * self.stage.schedule.shape.tick
         return TimedLock(player.zk, _PATH, limit)
-
-    def locking(self, player: Player, what: str) -> TimedLock:
-        return cast(TimedLock, player.tool)
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
         with self.watched(player, lease, what):
