@@ -8,8 +8,6 @@ import pytest
 
 import zkwire
 from recipes import DoubleBarrier
-
-# -- the double barrier -----------------------------------------------------------------------------------------------
 from tests.recipes.plays.others import meet, take_part
 from tests.support.client import Server
 from tests.support.everywhere import (
