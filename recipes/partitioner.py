@@ -105,10 +105,10 @@ class _Holding(Generic[P]):
     def __init__(self, partition: P, lock: Lock, news: asyncio.Event) -> None:
         self.partition = partition
         self.lease: Lease | None = None
+        self.is_in_use = False  # the partition was given to the body
         self._lock = lock
         self._news = news
         self._is_wanted = False
-        self._is_in_use = False
         # The lock was lost while the body used the partition: the body must see one set without it before it is
         # offered again.
         self._was_lost = False
@@ -130,22 +130,18 @@ class _Holding(Generic[P]):
             self._hold_task = tasks.create_task(self._hold())
         self._release_unused()
 
-    def use(self) -> None:
-        """Record that the partition was given to the body."""
-        self._is_in_use = True
-
     def confirm(self) -> None:
         """Record that the body no longer uses the partition."""
-        self._is_in_use = self._was_lost = False
+        self.is_in_use = self._was_lost = False
         self._release_unused()
 
     def reset(self) -> None:
         """Record that the `async with` block was left."""
-        self._is_wanted = self._is_in_use = self._was_lost = False
+        self._is_wanted = self.is_in_use = self._was_lost = False
         self._hold_task = None
 
     def _release_unused(self) -> None:
-        if not self._is_wanted and not self._is_in_use and self._hold_task is not None:
+        if not self._is_wanted and not self.is_in_use and self._hold_task is not None:
             self._hold_task.cancel()
             self._hold_task = None
 
@@ -157,7 +153,7 @@ class _Holding(Generic[P]):
             self._news.set()
             try:
                 await lease.lost()
-                self._was_lost = self._is_in_use
+                self._was_lost = self.is_in_use
             finally:
                 self.lease = None
                 self._news.set()
@@ -284,7 +280,7 @@ class Partitioner(Generic[P]):
                 ours = frozenset(holding.partition for holding in offered)
                 if ours != self._given:
                     for holding in offered:
-                        holding.use()
+                        holding.is_in_use = True
                     self._given = ours
                     return ours
                 await self._news.wait()
@@ -334,7 +330,7 @@ class Partitioner(Generic[P]):
                 if latest is not None and (not changed or loop.time() >= latest):
                     latest = None
                     shares = division(self._holdings, self._with_our_list(members))
-                    ours = shares.get(self.name, ())
+                    ours = frozenset(shares.get(self.name, ()))
                     for node, holding in self._holdings.items():
                         holding.want(tasks if node in ours else None)
                     self._news.set()
