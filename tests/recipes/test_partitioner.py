@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes import Group, Lock, LockLostError, Partitioner
+from recipes import Group, LockLostError, Partitioner
 from recipes.group import Member
 from recipes.partitioner import division, fingerprint
 from tests.support.client import turns
 from tests.support.clock import Clock
 from tests.support.everywhere import Scene, below, nothing_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_line, until_watches
+from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_watches
 from zkwire import Client
 from zkwire.testing import RealServer
 
@@ -285,28 +285,6 @@ async def test_the_block_is_cancelled_when_another_session_has_taken_the_name() 
                 refusal.end()
                 await asyncio.Event().wait()
         assert await Group(stage.other, f"{stage.path}/members").members() == {"me": b""}
-
-
-async def test_a_partition_whose_lock_another_client_gets_is_taken_from_the_body_at_once() -> None:
-    """The member waits for the lock again, and may wait for long."""
-    async with scene() as stage, Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
-        assert await anext(mine) == {"only"}
-        lease = mine.lease("only")
-        losing = asyncio.create_task(lease.lost())
-        await until_armed(4, stage.zk)
-        taking = asyncio.create_task(Lock(stage.other, f"{stage.path}/locks/only").acquire())
-        await until_line(stage.other, f"{stage.path}/locks/only", 2)
-        following = asyncio.create_task(mine.__anext__())
-        await turns()
-        await stage.other.delete(lease.path)
-        assert await following == frozenset()
-        assert isinstance(await losing, LockLostError)
-        again = asyncio.create_task(mine.__anext__())
-        await turns()
-        with pytest.raises(LookupError, match=r"'only' .* is not held here"):
-            mine.lease("only")
-        await (await taking).release()
-        assert await again == {"only"}
 
 
 class Settling:

@@ -47,18 +47,6 @@ async def test_the_requests_of_a_block(zookeeper: RealServer, path: str) -> None
         assert proxy.requests(start) == ["create2", "getChildren", "getData", "setData", "removeWatches", "delete"]
 
 
-async def test_the_node_is_put_back_when_another_client_deletes_it(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        async with PersistentEphemeral(zk, path, b"1") as node:
-            await node.set(b"2")
-            for _ in range(3):
-                await other.delete(path)
-                await until_owned(other, path, zk.session_id)
-                await node.created()
-                assert (await other.get(path)).data == b"2"
-        assert await zk.exists(path) is None
-
-
 async def test_the_node_is_put_back_in_a_new_session(zookeeper: RealServer, path: str) -> None:
     """Pitfalls 12 and 13: the new session trusts only a node of its own."""
     async with (

@@ -12,7 +12,6 @@ from recipes.common.persistent_node import PersistentNode, checked_data
 from tests.support.client import turns
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome, until
-from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import ACL, Client, NodeExistsError, Perms
 
 pytestmark = pytest.mark.limit(30)
@@ -143,20 +142,6 @@ async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_
         await stage.zk.delete(NODE)
 
 
-@in_virtual_time
-async def test_a_node_whose_session_has_ended_exists_no_more_although_nobody_looks_after_it_yet() -> None:
-    async with a_client() as (server, zk):
-        await zk.create(P)
-        ours = of(zk)
-        await ours.acquire()
-        server.machine.expire(old := zk.session_id, asyncio.get_running_loop().time())
-        server.drop()
-        while zk.session_id in (0, old):
-            await asyncio.sleep(0.01)
-        assert not ours.exists
-        assert ours.discard() is None
-
-
 async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -> None:
     async with scene(P) as stage:
         ours = of(stage.zk)
@@ -170,19 +155,6 @@ async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -
             with pytest.raises(zkwire.NoAuthError):
                 await use()
         assert ours.discard() is None
-
-
-async def test_a_node_that_is_no_longer_kept_cannot_be_used() -> None:
-    async with scene(P) as stage:
-        ours = of(stage.zk)
-        await ours.acquire()
-        await until_removed(ours)
-        assert not ours.exists
-        for use in (ours.created, lambda: ours.set(b"more")):
-            with pytest.raises(RuntimeError, match=f"the node {NODE} is no longer kept"):
-                await use()
-        assert ours.discard() is None
-        assert await stage.other.exists(NODE) is None
 
 
 async def test_when_a_cancelled_keeping_has_ended_the_node_that_it_was_putting_back_is_gone(

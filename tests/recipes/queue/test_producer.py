@@ -231,40 +231,6 @@ async def test_a_put_within_0_seconds_uses_the_room_that_is_there_and_does_not_w
         await no_watch_stays(server.hosts)
 
 
-async def test_a_producer_whose_session_expires_while_it_waits_for_room_waits_on_in_the_next_one() -> None:
-    async with scene() as stage:
-        queue = Queue(stage.zk, stage.path, 2)
-        await queue.put_many(numbers(2))
-        waiting = asyncio.create_task(queue.put(b"2"))
-        (former,) = await until_line(stage.other, f"{stage.path}/producers", 1)
-        await until(lambda: watch_count(stage.zk) == 1)
-        stage.server.expire(stage.zk.session_id)
-
-        async def has_another_ticket() -> bool:
-            return await line(stage.other, f"{stage.path}/producers") not in ([], [former])
-
-        await until(has_another_ticket)
-        assert await Queue(stage.other, stage.path).get() == b"0"
-        await waiting
-        assert await contents(stage) == numbers(1, 3)
-
-
-async def test_a_room_that_is_deleted_while_a_producer_waits_is_made_again() -> None:
-    async with scene() as stage:
-        queue = Queue(stage.zk, stage.path, 2)
-        await queue.put_many(numbers(2))
-        waiting = asyncio.create_task(queue.put(b"2"))
-        await until_line(stage.other, f"{stage.path}/producers", 1)
-        await until(lambda: watch_count(stage.zk) == 1)
-        await stage.other.delete(f"{stage.path}/room")
-        assert await Queue(stage.other, stage.path).get() == b"0"
-        await waiting
-        assert (await stage.other.get(f"{stage.path}/room")).data == b"2"
-        with pytest.raises(TimeoutError):
-            await queue.put(b"3", within=0)
-        assert await contents(stage) == numbers(1, 3)
-
-
 async def test_a_put_whose_answer_comes_after_the_time_limit_has_put_its_item() -> None:
     """TimeoutError means that nothing was put, so the limit does not cut off a transaction."""
     async with clients() as (server, (zk, other)):

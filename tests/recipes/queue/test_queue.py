@@ -43,21 +43,6 @@ async def test_more_urgent_items_come_first(each_server: Server, path: str) -> N
         assert (await drain(queue))[-2:] == [b"29", b"later"]
 
 
-async def test_an_iteration_takes_items_and_leaves_nothing_behind() -> None:
-    async with clients() as (server, (zk, other)):
-        queue = Queue(zk, PATH)
-        await queue.put_many([b"a", b"b", b"c"])
-        found = []
-        async for data in Queue(other, PATH):
-            found.append(data)
-            if len(found) == 2:
-                break
-        assert found == [b"a", b"b"]
-        assert await queue.size() == 1
-        await settled(zk, PATH)
-        await no_watch_stays(server.hosts)
-
-
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
