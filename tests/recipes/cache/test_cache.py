@@ -423,6 +423,20 @@ async def test_changes_missed_without_a_connection_are_reported(hosts: str, path
             await until_equal(cache, other)
 
 
+async def test_after_a_reconnect_it_is_not_current_before_everything_is_read_again() -> None:
+    """The state of the session is CONNECTED some turns of the event loop before the cache can know what it missed."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await other.create("/a", b"1")
+        async with Cache(zk, "/a") as cache:
+            with server.refuse_connections():
+                server.drop(zk.session_id)
+                await until(lambda: not cache.is_current)
+                await other.set("/a", b"2")
+            while not cache.is_current:
+                await asyncio.sleep(0)
+            assert shown(cache) == await tree(other, "/a")
+
+
 async def test_it_is_never_current_without_a_connection() -> None:
     """Also in a task that hears of the loss of the connection before the cache does."""
     async with Server() as server, zkwire.connect(server.hosts) as zk:

@@ -93,6 +93,7 @@ async def until_removed(ours: PersistentNode) -> None:
 
 
 async def test_the_node_is_put_back_with_the_data_that_was_accepted_last() -> None:
+    """Pitfall 80."""
     async with scene(P) as stage:
         async with kept(stage) as ours:
             await ours.set(b"newer")
