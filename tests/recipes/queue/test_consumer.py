@@ -166,19 +166,32 @@ async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() 
         assert await drain(Queue(other, PATH)) == [b"old", b"new"]
 
 
+async def test_a_get_that_has_read_an_item_does_not_take_it_from_under_a_claim() -> None:
+    async with scene() as stage:
+        await three_are_there(stage)
+        with stage.server.hold_replies("getData", session=stage.zk.session_id, times=1) as reading:
+            getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
+            await reading.until_hit()
+            async with Queue(stage.other, stage.path).claim() as item:
+                assert item.data == b"0"
+                reading.release()
+                taken = await getting
+        assert sorted([taken, *await contents(stage)]) == [b"1", b"2"]
+
+
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_a_get_whose_used_trace_was_deleted_after_its_answer_was_lost_returns_another_item(
+async def test_a_get_whose_used_receipt_was_deleted_after_its_answer_was_lost_returns_another_item(
     carried_out: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A trace that other takes have used before shows nothing any more, not even that it was not created."""
+    """A receipt that other takes have used before shows nothing any more, not even that it was not created."""
     monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 600.0)
     async with scene() as stage:
         await three_are_there(stage)
         queue = Queue(stage.zk, stage.path)
         assert await queue.get() == b"0"
         async with answer_lost(stage, queue.get(), carried_out=carried_out) as taking:
-            (trace,) = (name for name in await stage.other.get_children(stage.path) if name.startswith("take-"))
-            await stage.other.delete(f"{stage.path}/{trace}")
+            (receipt,) = (name for name in await stage.other.get_children(stage.path) if name.startswith("take-"))
+            await stage.other.delete(f"{stage.path}/{receipt}")
         assert await taking == b"2"
         assert await drain(Queue(stage.other, stage.path)) == ([] if carried_out else [b"1"])
 
