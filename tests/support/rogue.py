@@ -231,12 +231,6 @@ async def huge_length(
     await peer.ignore()
 
 
-async def negative_length(peer: Peer, *, length: int = -2) -> None:
-    await peer.handshake()
-    await peer.send(_INT.pack(length))
-    await peer.ignore()
-
-
 async def wrong_xid(peer: Peer, *, offset: int = 1) -> None:
     """The first request is answered under a wrong xid; the connection stays open."""
     await peer.handshake()
@@ -266,13 +260,6 @@ async def truncated_record(peer: Peer, *, keep: int = 6) -> None:
     request = await peer.first_request()
     await peer.reply(request.xid, (_INT.pack(len(DATA)) + DATA + STAT)[:keep])
     await peer.serve()
-
-
-async def short_frame(peer: Peer, *, payload: bytes = b"\0\0") -> None:
-    """A frame too short for a reply header."""
-    await peer.handshake()
-    await peer.send_frame(payload)
-    await peer.ignore()
 
 
 class Rogue(Listener):

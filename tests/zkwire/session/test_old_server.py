@@ -1,6 +1,5 @@
 """Servers that lack an operation: they answer -6 ahead of all other answers, and close the connection."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -57,32 +56,6 @@ async def test_an_unknown_operation_fails_with_the_version_it_needs_and_the_sess
         assert zk.session_id == session
         assert server.connections == 2
         assert [code for _, code in server.requests].count(opcode) == 1
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_the_refusal_may_overtake_the_answers_to_earlier_reads(verb: str) -> None:
-    async with Rogue(old) as server, zkwire.connect(server.hosts) as zk:
-        slow = asyncio.create_task(zk.get("/slow"))
-        failing = asyncio.ensure_future(VERBS[verb][1](zk))
-        behind = asyncio.create_task(zk.get("/a"))
-        with pytest.raises(zkwire.UnimplementedError):
-            await failing
-        await zk.ping()  # makes the server answer the slow one
-        assert (await slow).data == (await behind).data == rogue.DATA
-        assert server.connections == 2
-
-
-async def test_writes_under_way_fail_as_the_connection_ends() -> None:
-    """The unknown operation of one caller costs the connection, which the writes of others then lose."""
-    async with Rogue(old) as server, zkwire.connect(server.hosts) as zk:
-        failing = asyncio.ensure_future(zk.whoami())
-        await asyncio.sleep(0)
-        write = asyncio.create_task(zk.set("/a", b""))
-        with pytest.raises(zkwire.UnimplementedError):
-            await failing
-        with pytest.raises(zkwire.ConnectionLostError) as lost:
-            await write
-        assert lost.value.maybe_applied
 
 
 async def test_a_server_without_ttl_nodes_says_how_to_enable_them_and_keeps_the_connection(path: str) -> None:

@@ -74,16 +74,6 @@ async def _entered(connecting: Any) -> zkwire.Client:
 # -- hosts --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wished", [2.0, 60.0])
-async def test_the_pauses_depend_on_the_timeout_that_the_server_granted(wished: float) -> None:
-    async with Server(tick_time=0.1, max_session_timeout=2.0) as server, zkwire.connect(server.hosts, wished) as zk:
-        assert zk._session._hosts.longest_pause == pytest.approx(0.2)
-        server.expire(zk.session_id)
-        await until_state(zk, SessionState.EXPIRED)
-        await until_state(zk, CONNECTED)
-        assert zk._session._hosts.longest_pause == pytest.approx(0.2)
-
-
 async def test_a_lost_read_only_connection_does_not_wait_for_the_answer_of_another_server() -> None:
     asked, done = asyncio.Event(), asyncio.Event()
 
