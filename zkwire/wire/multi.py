@@ -16,37 +16,20 @@ from zkwire.wire.primitives import DecodeError, Int
 from zkwire.wire.records import MultiHeader
 from zkwire.wire.requests import (
     CheckVersionRequest,
-    Create2Reply,
     Create2Request,
     CreateContainerRequest,
-    CreateReply,
     CreateRequest,
     CreateTTLRequest,
     DeleteRequest,
-    GetChildrenReply,
     GetChildrenRequest,
-    GetDataReply,
     GetDataRequest,
-    Nothing,
     Request,
     SetDataRequest,
-    StatReply,
 )
 
 _ERROR_TYPE: Final = -1
 _END: Final = MultiHeader(_ERROR_TYPE, True, -1).encode()
 _HEADER_SIZE: Final = len(_END)
-
-_RESULT_BY_TYPE: Final[dict[int, type[Record]]] = {
-    CreateRequest.opcode: CreateReply,
-    Create2Request.opcode: Create2Reply,
-    CreateContainerRequest.opcode: Create2Reply,
-    DeleteRequest.opcode: Nothing,
-    SetDataRequest.opcode: StatReply,
-    CheckVersionRequest.opcode: Nothing,
-    GetDataRequest.opcode: GetDataReply,
-    GetChildrenRequest.opcode: GetChildrenReply,
-}
 
 _WRITES: Final[dict[int, type[Request[Any]]]] = {
     cls.opcode: cls
@@ -61,6 +44,8 @@ _WRITES: Final[dict[int, type[Request[Any]]]] = {
     )
 }
 _READS: Final[dict[int, type[Request[Any]]]] = {cls.opcode: cls for cls in (GetDataRequest, GetChildrenRequest)}
+# A create with a time to live has the result of a create2.
+_RESULT_BY_TYPE: Final = {kind: cls.reply for kind, cls in (_WRITES | _READS).items() if cls is not CreateTTLRequest}
 
 
 @record
