@@ -101,6 +101,7 @@ def test_tree_draws_the_nodes_with_their_parents(run: Run) -> None:
         run("create", path, "xx" if path == "/t/a" else "")
     assert run("tree", "/t") == "/t\n  a  (2 bytes)\n  b\n    c\n3 nodes\n"
     assert run("tree", "/t", "--depth", "1") == "/t\n  a  (2 bytes)\n  b\n2 nodes\n"
+    assert run("tree", "/t", "--json") == run("ls", "-r", "/t", "--json") != ""
 
 
 def test_nodes_that_may_not_be_read_are_listed(
