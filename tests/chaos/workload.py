@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import zkwire
 from recipes import Counter, Election, Item, Lease, Lock, Queue, ReadWriteLock, Semaphore, WriteLease
@@ -28,11 +28,7 @@ COUNTER: Final = "counter"
 
 # What must go on again when all faults have ended, and the record that shows it.
 PROGRESS: Final = {
-    LOCK: "acquired",
-    SHORT_WAITS: "acquired",
-    READ_WRITE: "acquired",
-    ELECTION: "acquired",
-    SEMAPHORE: "acquired",
+    **dict.fromkeys((LOCK, SHORT_WAITS, READ_WRITE, ELECTION, SEMAPHORE), "acquired"),
     QUEUE: "got",
     CLAIMS: "put",
     COUNTER: "added",
@@ -65,19 +61,10 @@ class HoldOn:
             await asyncio.sleep(left)
 
 
-class Certain(Protocol):
-    """A lease of any kind, as far as a journal is concerned."""
-
-    token: int
-
-    def certain_for(self) -> float:
-        """Return for how many seconds from now the lease certainly holds."""
-
-
 class Holding:
     """One lease in the journal: what its holder claims."""
 
-    def __init__(self, journal: Journal, number: int, name: str, lease: Certain, **details: Any) -> None:
+    def __init__(self, journal: Journal, number: int, name: str, lease: Lease | Item, **details: Any) -> None:
         self._journal = journal
         self._lease = lease
         self._about: dict[str, Any] = {"name": name, "lease": number}
@@ -184,7 +171,7 @@ class Workload:
         return self._rng.uniform(1.0, LONGEST_HOLD * self._zk.session_timeout)
 
     @asynccontextmanager
-    async def _held(self, name: str, lease: Certain, **details: Any) -> AsyncIterator[Holding]:
+    async def _held(self, name: str, lease: Lease | Item, **details: Any) -> AsyncIterator[Holding]:
         holding = Holding(self._journal, next(self._leases), name, lease, **details)
         try:
             yield holding
