@@ -4,7 +4,7 @@ import pytest
 
 from bench import modules
 
-MOST = 38
+MOST = 20
 
 
 def test_a_lock_enters_few_modules(capsys: pytest.CaptureFixture[str]) -> None:
