@@ -19,7 +19,7 @@ _ROOTS = itertools.count(1)  # a node for each script, which stays on the real s
 
 @contextmanager
 def real_side() -> Iterator[RealSide]:
-    """Start a new real server whose periodic clean-up does not run during a trial."""
+    """Start a new real server with a periodic clean-up that does not run during a trial."""
     server = RealServer(
         version="3.9",
         tick_time=2.0,

@@ -61,7 +61,7 @@ def authenticate(scheme: str | None, data: bytes | None, peer: Identity, super_d
 
 def is_allowed(acl: Sequence[ACL], perms: int, identities: Sequence[Identity]) -> bool:
     """Return whether `acl` grants one of the permissions `perms` to one of `identities`."""
-    wanted = int(perms)  # "&" of two plain numbers costs much less than that of flags
+    wanted = int(perms)  # "&" of two plain numbers costs much less than of two flags
     for entry in acl:
         if int(entry.perms) & wanted:
             if entry.scheme == "world":

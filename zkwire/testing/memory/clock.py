@@ -1,4 +1,4 @@
-"""The clocks of a test server: that of the event loop, or one that a test advances by hand.
+"""The clocks of a test server: the clock of the event loop, or one that a test advances by hand.
 
 A server takes every time and every timer from its clock.
 """

@@ -18,14 +18,14 @@ _PAIR: Final = re.compile(rb"(count|bytes)=(-?\d+)")
 
 
 def statistics_node(path: str, subtrees: Collection[str]) -> str | None:
-    """Return the node in which a change of `path` is counted: that of the innermost of the `subtrees` with a quota."""
+    """Return the node in which a change of `path` is counted: the node of the innermost of the `subtrees` with a quota."""
     while path and path not in subtrees:
         path = path.rpartition("/")[0]
     return QUOTA_NODE + path + _STATISTICS if path else None
 
 
 def limited_by(path: str) -> str | None:
-    """Return the subtree whose limits are in the node `path`, None for any other node."""
+    """Return the subtree with its limits in the node `path`, None for any other node."""
     return _subtree(path, _LIMITS)
 
 

@@ -390,7 +390,7 @@ class Server(Faults):
 
 def _bind(host: str, port: int) -> socket.socket:
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    # asyncio sets TCP_NODELAY only on a socket whose protocol is named as TCP.
+    # asyncio sets TCP_NODELAY only on a socket with TCP named as its protocol.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":  # on Windows it would let two servers share one port

@@ -80,7 +80,7 @@ class Sessions(Generic[C]):
         del self.by_id[session.id]
 
     def due(self, now: float) -> list[ServerSession[C]]:
-        """Return the sessions whose timeout has passed, the earliest first."""
+        """Return the sessions with a timeout that has passed, the earliest first."""
         ticks = sorted(tick for tick in self._buckets if tick * self._tick <= round(now * 1000))
         return [self.by_id[session_id] for tick in ticks for session_id in self._buckets[tick]]
 

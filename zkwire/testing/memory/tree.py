@@ -91,7 +91,7 @@ class Node:
     def names(self) -> list[str]:
         """Return the names of the children.
 
-        The order is the same in every run, but neither alphabetical nor that of creation: the real server promises no
+        The order is the same in every run, but neither alphabetical nor the order of creation: the real server promises no
         order, and a program that relies on one should fail in its tests.
         """
         names = list(self.children)
@@ -124,7 +124,7 @@ class Tree:
         config.aversion = -1
 
     def create(self, path: str, data: bytes | None, acl: tuple[ACL, ...], owner: int, zxid: int, time: int) -> Node:
-        """Add the node `path`, whose parent is there, and return it."""
+        """Add the node `path`, which has its parent, and return it."""
         parent_path, _, name = path.rpartition("/")
         parent = self.nodes[parent_path]
         self._remember(parent_path)
@@ -196,7 +196,7 @@ class Tree:
         self._before = None
 
     def rollback(self) -> None:
-        """Undo the changes since `begin`, also those of the sequence counters."""
+        """Undo the changes since `begin`, changes of the sequence counters included."""
         before, self._before = self._before or {}, None
         for path in before:
             if path in self.nodes:

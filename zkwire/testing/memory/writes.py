@@ -115,7 +115,7 @@ def delete(state: State, connection: ServerConnection, request: requests.DeleteR
     if path in PROTECTED:
         raise Refused(errors.BadArgumentsError)
     parent = state.allowed(connection, parent_path, Perms.DELETE)
-    # The order of the checks is that of the real server: permission, existence, version, children.
+    # The checks come in the order of the real server: permission, existence, version, children.
     node = state.tree.nodes.get(path)
     if node is None:
         raise Refused(errors.NoNodeError)

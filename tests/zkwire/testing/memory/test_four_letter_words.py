@@ -1,4 +1,4 @@
-"""The four-letter words of the in-memory server have the same lines as those of the real server."""
+"""The four-letter words of the in-memory server have the same lines as on the real server."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def write_java(path: Path, version: str) -> Path:
 
 
 class Index:
-    """Stands in for the package index, for jgo, and for the releases in the repository of jars."""
+    """Replaces the package index, jgo, and the releases in the repository of jars."""
 
     def __init__(self, files: Path, url: str) -> None:
         self.files = files

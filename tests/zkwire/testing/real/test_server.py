@@ -156,7 +156,7 @@ input()
 
 
 async def test_a_killed_interpreter_takes_the_server_along_and_the_next_start_removes_its_folder(scratch: Path) -> None:
-    """It holds passwords of users.  Folders of servers that run, and those of other programs, are left alone."""
+    """It holds passwords of users.  Folders of running servers and of other programs are left alone."""
     program = START_AND_TELL.replace("RealServer()", 'RealServer(sasl_users={"bob": "hidden"})')
     (scratch / "zookeeper-of-another-program").mkdir()
 
