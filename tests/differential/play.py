@@ -116,7 +116,7 @@ class Half:
         return masked, closed
 
     def begin(self, root: str) -> None:
-        """Begin the first session; create the root, with the zxid from which all others are counted, and the first nodes."""
+        """Begin the first session; create the root, the start of counting zxids, and the first nodes."""
         self.connect(0, 0, bytes(16), False)
         link = self.slots[0].link
         assert link is not None

@@ -18,7 +18,7 @@ _PAIR: Final = re.compile(rb"(count|bytes)=(-?\d+)")
 
 
 def statistics_node(path: str, subtrees: Collection[str]) -> str | None:
-    """Return the node in which a change of `path` is counted: the node of the innermost of the `subtrees` with a quota."""
+    """Return the node that counts changes of `path`: the node of the innermost of the `subtrees` with a quota."""
     while path and path not in subtrees:
         path = path.rpartition("/")[0]
     return QUOTA_NODE + path + _STATISTICS if path else None

@@ -91,8 +91,8 @@ class Node:
     def names(self) -> list[str]:
         """Return the names of the children.
 
-        The order is the same in every run, but neither alphabetical nor the order of creation: the real server promises no
-        order, and a program that relies on one should fail in its tests.
+        The order is the same in every run, but neither alphabetical nor the order of creation: the real server promises
+        no order, and a program that relies on one should fail in its tests.
         """
         names = list(self.children)
         return names[1::2] + names[::2]
