@@ -3,84 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
-import struct
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 import zkwire
+from tests.captures.sides import framed
 from zkwire.testing import Server, ServerProcess, VirtualClock
-from zkwire.wire.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
-from zkwire.wire.requests import GetDataRequest, PingRequest, Request
+from zkwire.wire.records import ConnectRequest, ReplyHeader, RequestHeader
+from zkwire.wire.requests import GetDataRequest
 
-HANDSHAKE = ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode()
-
-
-def frame(payload: bytes) -> bytes:
-    return struct.pack(">i", len(payload)) + payload
+HANDSHAKE = framed(ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode())
 
 
-def request(xid: int, body: Request[Any]) -> bytes:
-    return frame(RequestHeader(xid, body.opcode).encode() + body.encode())
-
-
-PING = frame(RequestHeader(-2, PingRequest.opcode).encode())
-
-
-class Raw:
-    """A client that speaks bytes."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    async def read_frame(self) -> bytes:
-        (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-        return await self.reader.readexactly(length)
-
-    async def begin(self) -> ConnectResponse:
-        self.send(frame(HANDSHAKE))
-        response: ConnectResponse = ConnectResponse.decode(await self.read_frame(), 0)[0]
-        return response
-
-    async def is_closed(self) -> bool:
-        """Wait for the end of the stream; whether nothing came before it."""
-        try:
-            return await self.reader.read() == b""
-        except ConnectionResetError:  # what the server had not read when it closed
-            return True
-
-
-@contextlib.asynccontextmanager
-async def raw(server: Server) -> AsyncIterator[Raw]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    try:
-        yield Raw(reader, writer)
-    finally:
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-
-async def ask(server: Server, word: str) -> str:
-    async with raw(server) as client:
-        client.send(word.encode())
-        return (await client.reader.read()).decode()
+async def connections(server: Server) -> str:
+    """Return the line of `srvr` with the number of connections."""
+    answer = await zkwire.four_letter_word(server.hosts, "srvr")
+    assert isinstance(answer, str)
+    return next(line for line in answer.splitlines() if line.startswith("Connections"))
 
 
 async def received_by(server: Server) -> int:
-    answer = await ask(server, "mntr")
-    return int(answer.partition("zk_packets_received\t")[2].partition("\n")[0])
+    answer = await zkwire.four_letter_word(server.hosts, "mntr")
+    assert isinstance(answer, dict)
+    return int(answer["zk_packets_received"])
 
 
 # -- its life -----------------------------------------------------------------------------------------
@@ -143,17 +93,20 @@ async def test_a_stopped_server_refuses_and_comes_back() -> None:
 
 async def test_a_client_that_does_not_read_is_not_read_either() -> None:
     """200 requests of 20 bytes ask for 100 MB, which must not all lie in memory."""
+    request = GetDataRequest("/big", False)
+    asked = b"".join(framed(RequestHeader(xid, request.opcode).encode() + request.encode()) for xid in range(200))
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await zk.create("/big", bytes(500_000))
         before = await received_by(server)
-        async with raw(server) as client:
-            await client.begin()
-            client.send(b"".join(request(xid, GetDataRequest("/big", False)) for xid in range(1, 201)))
-            await client.reader.readexactly(4)
-            assert await received_by(server) - before < 100
-            await client.reader.readexactly(16 + 4 + 500_000 + 68)
-            for xid in range(2, 201):
-                assert ReplyHeader.decode(await client.read_frame(), 0)[0].xid == xid
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HANDSHAKE + asked)
+        await reader.readexactly(4 + 37)
+        assert await received_by(server) - before < 100
+        for xid in range(200):
+            header, _ = ReplyHeader.decode(await reader.readexactly(4 + 16 + 4 + 500_000 + 68), 4)
+            assert header.xid == xid
+        writer.close()
+        await writer.wait_closed()
 
 
 # -- time ---------------------------------------------------------------------------------------------
@@ -177,20 +130,18 @@ async def test_a_session_of_30_seconds_ends_in_no_time() -> None:
 
 async def test_a_connection_without_a_session_is_dropped_after_10_to_20_seconds() -> None:
     clock = VirtualClock()
-    async with Server(clock=clock) as server, raw(server) as silent, raw(server) as torn, raw(server) as begun:
-        torn.send(frame(HANDSHAKE)[:20])
-        await begun.begin()
+    async with Server(clock=clock) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(HANDSHAKE[:20])
         clock.advance(5)
-        assert "Connections: 4" in await ask(server, "srvr")
+        assert await connections(server) == "Connections: 2"
         with server.paused():
             clock.advance(30)
-        assert "Connections: 3" in await ask(server, "srvr")  # the session is over, the other two are not yet
+        assert await connections(server) == "Connections: 2"
         clock.advance(20)
-        assert await silent.is_closed()
-        assert await torn.is_closed()
-
-
-# -- load ---------------------------------------------------------------------------------------------
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
 
 
 # -- on the side --------------------------------------------------------------------------------------

@@ -175,15 +175,6 @@ def test_what_has_no_valid_checksum_is_refused(index: Index, name: str) -> None:
     assert list(Path(".zookeeper").iterdir()) == []
 
 
-@pytest.mark.usefixtures("with_java")
-def test_a_line_that_is_not_published_is_refused(index: Index) -> None:
-    index.publish("3.9.5")
-    with pytest.raises(FetchError, match=r"lists no version of line 3\.4.*ZOOKEEPER_HOME"):
-        fetch("3.4", Path(".zookeeper"))
-    with pytest.raises(FetchError, match="'newest' is neither a version"):
-        fetch("newest", Path(".zookeeper"))
-
-
 def mirror(mirrored: str, url: str) -> str:
     return f"<mirror><mirrorOf>{mirrored}</mirrorOf><url>{url}</url></mirror>"
 

@@ -94,15 +94,6 @@ async def test_data_port_and_log_survive_what_tests_do_to_a_server() -> None:
             server.pause()
 
 
-def test_a_server_that_was_never_started_has_no_address() -> None:
-    server = RealServer()
-    assert not server.is_running
-    with pytest.raises(RuntimeError, match="before it is started"):
-        _ = server.hosts
-    with pytest.raises(RuntimeError, match="before it is started"):
-        _ = server.folder
-
-
 async def test_ports_taken_meanwhile_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tls = make_certificates(tmp_path)
     monkeypatch.setattr(real, "POLL_INTERVAL", 0.2)  # a server whose port for TLS is taken needs seconds to end
