@@ -126,6 +126,27 @@ async def test_the_server_that_may_have_the_write_is_asked_again_and_the_session
 
 
 @in_virtual_time
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_a_create_is_called_not_carried_out_only_if_it_cannot_come_late_pitfall_92(is_kept: bool) -> None:
+    """Its server has it, and a handshake that was given up, and passes both on when the client is elsewhere."""
+    async with two_servers() as (server, zk):
+        server.is_silent = True
+        creating = asyncio.ensure_future(zk.create("/lost", ephemeral=True, recover=True))
+        await turns()
+        server.refused = {"b"}
+        server.drop()
+        while len(server.wires) < 2:
+            await asyncio.sleep(0.01)
+        assert not creating.done()
+        server.is_silent, server.refused = False, set() if is_kept else {"a"}
+        with pytest.raises(zkwire.ConnectionLostError if is_kept else zkwire.SessionExpiredError) as ended:
+            await creating
+        assert getattr(ended.value, "maybe_applied", False) is False
+        await connected(zk)
+        assert await zk.exists("/lost") is None
+
+
+@in_virtual_time
 async def test_a_session_whose_write_may_come_late_is_ended_before_it_is_used_again_pitfall_92() -> None:
     async with two_servers() as (server, zk):
         await zk.create("/own", ephemeral=True)

@@ -177,6 +177,24 @@ async def test_an_attempt_cancelled_at_any_turn_leaves_no_socket(after: int) -> 
                 assert opening.exception() is None
 
 
+@pytest.mark.parametrize("after", range(8))
+async def test_an_attempt_cancelled_at_any_turn_after_the_moment_leaves_no_socket(after: int) -> None:
+    """A socket that is left would be reported as a ResourceWarning."""
+    async with Server() as server:
+        with resolver("127.0.0.2", "127.0.0.1"), black_hole("127.0.0.2", server.port):
+            before = len(asyncio.all_tasks())
+            opening = asyncio.ensure_future(
+                Opener()(asyncio.Protocol, NAME, server.port)  # type: ignore[arg-type]
+            )
+            while len(asyncio.all_tasks()) < before + 3:  # opening, and an attempt for each address
+                await asyncio.sleep(0)
+            await turns(after)
+            opening.cancel()
+            await asyncio.wait({opening})
+            if not opening.cancelled():
+                assert opening.exception() is None
+
+
 async def test_the_error_names_the_failure_of_each_address() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.2", 0))  # nothing listens there
