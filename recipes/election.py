@@ -37,7 +37,7 @@ from zkwire import (
 
 _log = logging.getLogger(__name__)
 
-LATCH_PREFIX: Final = "latch-"  # that of Curator's LeaderLatch, which can take part in the same election
+LATCH_PREFIX: Final = "latch-"  # Curator's LeaderLatch has it, and can take part in the same election
 
 
 class Term(Lease):
@@ -192,7 +192,7 @@ class Election(LineLock[Term]):
         The loss of a term is no error here: the body is cancelled, and the loop queues again, in a new session if the
         old one has expired.  Only a term that is lost before its body begins, because the process was stopped for that
         long between the two lines, raises LockLostError from `async with`.  A body that ends by itself resigns, and the
-        loop queues again behind the others.  All other errors of the body leave the loop.  To stop, leave the loop by
+        loop queues again after the others.  All other errors of the body leave the loop.  To stop, leave the loop by
         `break` or `return`: a term that is not entered is then resigned.
         """
         return Terms(self._zk, self._line)
@@ -255,7 +255,7 @@ class Election(LineLock[Term]):
 class Terms:
     """The terms of one candidate, one after another; made by `Election.terms`.
 
-    Asking for the next term resigns the previous one, if it still lasts, and queues behind the other candidates.  A
+    Asking for the next term resigns the previous one, if it still lasts, and queues after the other candidates.  A
     loop may be left by `break`: a term that was not entered is resigned.  An iterator that is kept in a variable should
     be closed, by `aclose()` or `async with`.  The iteration raises what `Election.acquire` raises.
 

@@ -137,7 +137,7 @@ class MultiLock(Locking[MultiLease]):
     While a MultiLease is held, no other client holds any of its locks, except where the kind of lock allows it: other
     readers beside a read lock.
 
-    A program that acquires the single locks in another order than that of their paths can still deadlock with a
+    A program that acquires the single locks in another order than by their paths can still deadlock with a
     MultiLock.  If one lock is lost while a later one is awaited, all are released and acquired again.
 
     Args:

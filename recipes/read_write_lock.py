@@ -427,7 +427,7 @@ class ReadWriteLock:
         reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, ignores_shared=True, data=data, acl=acl)
         writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl, links=_LINKS)
         before_reading = _PreferredTickets(zk, path, is_writer, ignores_shared=True) if prefer == "writers" else None
-        # The writer waits for the tickets of other writers too: if it queued behind a writer that holds the lock, its
+        # The writer waits for the tickets of other writers too: if it queued after a writer that holds the lock, its
         # ticket would block the readers that come meanwhile.
         before_writing = _PreferredTickets(zk, path, every_contender) if prefer == "readers" else None
         gate = Line(zk, join_path(path, _GATE), acl=acl, container=path) if prefer == "readers" else None

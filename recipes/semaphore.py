@@ -159,7 +159,7 @@ class Semaphore(LineLock[Lease]):
 
         async def store() -> None:
             nonlocal has_tried
-            # After a sync: a server that lags behind would show an old number, which need not agree with ours.
+            # After a sync: a server that lags would show an old number, which need not agree with ours.
             reads = GetData(self.path), GetData(join_path(self.path, _RESIZED))
             node, resized = await read_synced(self._zk, self.path, *reads)
             if isinstance(node, Node):
@@ -180,17 +180,17 @@ class Semaphore(LineLock[Lease]):
             self._permits, self._has_agreed = permits, True
             return
 
-    async def _store_resized(self, wanted: bytes, node: Node | Exception, keeper: Node | Exception) -> None:
+    async def _store_resized(self, wanted: bytes, node: Node | Exception, resized: Node | Exception) -> None:
         """Write the number of a resize, together with the node that keeps it.
 
         Args:
-            node: What the read of the semaphore's node has brought, and `keeper` that of the node which keeps it.
+            node: What the read of the semaphore's node has brought, and `resized` that of the node which keeps it.
         """
-        if isinstance(node, Node) and isinstance(keeper, Node):
+        if isinstance(node, Node) and isinstance(resized, Node):
             await self._zk.set(self.path, wanted, node.stat.version)
             return
-        if not isinstance(keeper, Node | zkwire.NoNodeError):
-            raise keeper
+        if not isinstance(resized, Node | zkwire.NoNodeError):
+            raise resized
         # One transaction: between two requests the server may delete the container, because it is empty.
         transaction = self._zk.transaction()
         if isinstance(node, Node):

@@ -28,7 +28,7 @@ from zkwire import ACL, Client, validate_path
 _log = logging.getLogger(__name__)
 
 _LIMIT_PASSED: Final = "its time limit has passed"
-# Seconds between two looks at the limit: the event loop's timers do not run while the machine is suspended.
+# Seconds between two checks of the limit: the event loop's timers do not run while the machine is suspended.
 _LOOK_EVERY: Final = 1.0
 
 

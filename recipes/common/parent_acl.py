@@ -1,7 +1,7 @@
 """A warning about a recipe's node whose ACL allows more than the one that the caller has asked for.
 
 The node may have been created by another client, with another ACL.  Then the caller's `acl=` protects less than it
-seems to: the permission to delete a node, for example, is that of its parent.
+seems to: the permission to delete a node, for example, comes from its parent.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from zkwire import ACL, Client, NoAuthError, Perms, ServerError, SessionExpiredE
 
 _log = logging.getLogger(__name__)
 
-# The paths whose ACL each client has read.  A program that uses ever new paths must fill neither the memory nor the log,
-# so it reads no more than these.
+# The paths whose ACL each client has read.  A program that uses ever new paths must fill neither the memory nor the
+# log, so it reads no more than these.
 _READ: Final[WeakKeyDictionary[Client, dict[str, None]]] = WeakKeyDictionary()
 _MOST_REMEMBERED: Final = 1000
 
@@ -74,7 +74,7 @@ def beyond(found: Sequence[ACL], asked: Sequence[ACL]) -> list[ACL]:
 
 
 def _includes(allowed: ACL, entry: ACL) -> bool:
-    """Return whether the identity of `allowed` includes that of `entry`."""
+    """Return whether the identity of `allowed` includes the one of `entry`."""
     if allowed.scheme == "world" or (allowed.scheme, allowed.id) == (entry.scheme, entry.id):
         return True
     if allowed.scheme == "auth":

@@ -2,7 +2,7 @@
 
 A transient refusal says something about the server's present state and nothing about the nodes: the server is
 overloaded, for example, or has no quorum for the moment.  A recipe that took it for an answer would give up its place,
-or leave a node behind that no client knows.  So the same request is sent again after a pause.
+or leave a node that no client knows.  So the same request is sent again after a pause.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def read(zk: Client, *operations: Sync | GetData | GetChildren | GetChildr
 async def read_synced(zk: Client, path: str, *operations: GetData | GetChildren | GetChildrenAndStat) -> list[Any]:
     """Do the same as `read`, after a sync: the answers show everything that was written at `path` before this call.
 
-    The server that answers may lag behind the one that has carried out a write.  If it refuses the sync, the answers
+    The server that answers may not have yet what another one has carried out.  If it refuses the sync, the answers
     to the reads after it prove nothing, and are not believed.
 
     Raises:

@@ -45,7 +45,7 @@ def _describe(pid: int, program: str | None) -> bytes:
 
 
 def _running_program() -> str:
-    """Return the file name of the running program; for `python -m package` that of the package."""
+    """Return the file name of the running program; for `python -m package` the name of the package."""
     path = next(iter(getattr(sys, "argv", ())), "")
     folder, name = os.path.split(path)
     if name == "__main__.py":

@@ -140,7 +140,7 @@ def describe_session(session_id: int) -> str:
 
 
 async def describe_first(zk: Client, known: KnownLine, blocks: Callable[[str], bool]) -> str:
-    """Return the end of an error message: how many tickets of the line are ahead of a new one, and the first of them.
+    """Return the end of an error message: how many tickets of the line a new one would wait for, and the first of them.
 
     It is empty if there are none, or if no server shows them soon: a message may not keep its reader waiting.
 

@@ -49,7 +49,17 @@ class KnownLine:
         order: Lets one try of a TryLock at this path run at a time.
     """
 
-    __slots__ = ("_blocked_by", "_foreign", "_looks", "_most_lists", "_warnings", "children", "lists", "order", "path")
+    __slots__ = (
+        "_blocked_by",
+        "_flights",
+        "_foreign",
+        "_most_lists",
+        "_warnings",
+        "children",
+        "lists",
+        "order",
+        "path",
+    )
 
     def __init__(self, path: str, *, most_lists: int = _MOST_LISTS) -> None:
         self.path = path
@@ -57,7 +67,7 @@ class KnownLine:
         self.lists = 0
         self.order = asyncio.Lock()
         self._most_lists = most_lists
-        self._looks: dict[bool, SingleFlight[list[Any]]] = {}
+        self._flights: dict[bool, SingleFlight[list[Any]]] = {}
         self._warnings = WarnOnce(_log, f"the line {path}")
         self._foreign: dict[str, None] = {}
         self._blocked_by: dict[str, bool] = {}  # what made the last try fail, and whether each was read
@@ -87,7 +97,7 @@ class KnownLine:
             names, stat = listed
             return [Ranking(names, next_number(stat)), *answers]
 
-        return await self._looks.setdefault(bool(others), SingleFlight()).share(list_children)
+        return await self._flights.setdefault(bool(others), SingleFlight()).share(list_children)
 
     # -- foreign nodes: children that are not tickets, or cannot be read ----------------------------------------------
     #
@@ -169,7 +179,7 @@ class CachedChildren:
 
     It is kept while tickets wait that can use it, so that few of them have to list the line again.
 
-    A departure is a fact, and no name comes back.  But the server of the next connection may lag behind it (see
+    A departure is a fact, and no name comes back.  But the server of the next connection may not have it yet (see
     `Position.started_over`).  So a ticket takes part only while its own node is watched.  That watch is set on one
     connection, and is set again on the next one, which the ticket warnings before it takes in anything else.  What was
     shared since the ticket has joined comes from the connection on which its own node is watched.

@@ -1,8 +1,8 @@
 """A lease: one holding of a lock, from acquiring to release or loss.
 
-Knows one ticket that owns.  How it came to own is the line's affair.  A lease is lost on three signals: its session expires; its node is deleted or written into by another client; or the
-session is not certain to be alive any more, because the ensemble's leader has not confirmed it for too long.  The third
-signal comes before another ticket can own.
+Knows one ticket that owns.  How it came to own is the line's affair.  A lease is lost on three signals: its session
+expires; its node is deleted or written into by another client; or the session is not certain to be alive any more,
+because the ensemble's leader has not confirmed it for too long.  The third signal comes before another ticket can own.
 """
 
 from __future__ import annotations

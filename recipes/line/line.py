@@ -134,7 +134,7 @@ class Line:
     async def _is_free(self) -> bool:
         """Return whether a ticket that were taken now would own.
 
-        It looks after a sync: a lock that another client has released before this call is found free.
+        It asks after a sync: a lock that another client has released before this call is found free.
         """
         rules = self._rules
         children, *slots = await self._known.look(self._zk, *rules.reads_slots())

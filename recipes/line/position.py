@@ -319,13 +319,14 @@ class Position:
         """Record that no watch counts any more: the ticket does not own before it has a new list.
 
         This is so after a reconnect, and when the watch on the ticket's own node was used up: from then on a blocker
-        may leave after our own node was deleted.  The departures that were seen are forgotten.  The next server may lag
-        behind the events of the former one.  It would still show our own node from before its deletion, or a number of
+        may leave after our own node was deleted.  The departures that were seen are forgotten.  The next server may
+        not have those of the former one yet.  It would still show our own node from before its deletion, or a number of
         slots from before a shrink, while a departure that came after that is remembered here.  What one server answers
         on one connection is never older than what it has answered or reported before.
 
         If the number of slots may change, the new server must also catch up before it is asked (`needs_sync`).  It may
-        lag behind the event that has reported a shrink: then the ticket would own by a number that it knows to be old.
+        not have the shrink yet that an event has reported: then the ticket would own by a number that it knows to be
+        old.
         """
         self.is_watched = False
         self._watched.clear()

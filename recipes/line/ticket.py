@@ -32,9 +32,9 @@ LOCK_PREFIX: Final = "lock-"  # Curator's; go-zk's and kezhuw's Rust locks can w
 READ_PREFIX: Final = "__READ__"
 WRITE_PREFIX: Final = "__WRIT__"
 _READERS: Final = (READ_PREFIX, "__rlock__")  # the second one is kazoo's
-# Lets other processes that wait for this processor run first.  One deletion wakes two clients: the one that owns now, and
-# the one that looks ahead (or has just released).  The second has nothing urgent to do.  If both run on one machine with
-# few processors, the new owner would have to wait until the second has finished its work.
+# Lets other processes that wait for this processor run first.  One deletion wakes two clients: the one that owns now,
+# and the one that looks ahead (or has just released).  The second has nothing urgent to do.  If both run on one machine
+# with few processors, the new owner would have to wait until the second has finished its work.
 yield_processor: Final[Callable[[], None]] = getattr(os, "sched_yield", lambda: None)
 
 

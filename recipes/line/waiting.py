@@ -154,7 +154,7 @@ class WaitingTicket:
 
         First those are left out that do not block.  The others may be tickets of other tries, which are about to leave.
         If all these tries left at once, none of them would own a lock that is free.  So the one with the smallest name
-        looks again, twice at most.  Names begin at random: of the tickets that meet, one is patient.
+        lists the line again, twice at most.  Names begin at random: of the tickets that meet, one is patient.
 
         Raises:
             EvictedError: if the node is gone, or its session over.

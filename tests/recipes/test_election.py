@@ -25,12 +25,11 @@ from tests.support.recipes import (
     outcome,
     this_task,
     until,
-    until_armed,
     until_line,
     until_state,
     until_watches,
 )
-from zkwire import SessionClosedError, SessionExpiredError, SessionState, TransactionError
+from zkwire import SessionClosedError, SessionState
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -137,21 +136,6 @@ async def test_a_term_that_another_task_resigns_stops_its_body_and_the_election_
             await (last := await behind).resign()
             assert (await anew).token > last.token
             await anew.result().release()
-
-
-async def test_a_term_is_a_lease(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        term = await Election(zk, path).acquire()
-        async with term.transaction() as transaction:
-            transaction.create(f"{path}-work", b"1")
-        losing = asyncio.create_task(term.lost())
-        assert 0 < term.certain_for() <= zk.session_timeout
-        await zk.delete(term.path)
-        assert isinstance(await losing, LockLostError)
-        with pytest.raises(TransactionError):
-            async with term.transaction() as transaction:
-                transaction.delete(f"{path}-work")
-        await term.resign()
 
 
 async def test_terms_and_observers_on_a_closed_client_are_errors() -> None:
@@ -313,19 +297,6 @@ async def test_errors_of_a_body_leave_the_loop_except_the_loss_of_its_term() -> 
         await until_line(stage.other, P, 0)
 
 
-async def test_the_loss_of_an_acquired_term_is_raised() -> None:
-    async with scene(P) as stage:
-        term = await Election(stage.zk, P).acquire()
-        with body_raises(LockLostError):
-            async with term:
-                await stage.other.delete(term.path)
-                await asyncio.Event().wait()
-        with body_raises(LockLostError):
-            async with term:
-                pass
-        assert this_task().cancelling() == 0
-
-
 async def test_the_loss_of_a_single_term_that_its_body_raises_is_raised() -> None:
     async with scene(P) as stage:
         term = await Election(stage.zk, P).acquire()
@@ -334,15 +305,6 @@ async def test_the_loss_of_a_single_term_that_its_body_raises_is_raised() -> Non
             async with term:
                 raise lost
         assert raised.value is lost
-
-
-async def test_without_renewal_an_expired_session_ends_the_terms() -> None:
-    async with Server() as server, zkwire.connect(server.hosts, renew=False) as zk:
-        terms: list[Term] = []
-        async with running(lead_again_for_ever(Election(zk, P), terms)) as (task,):
-            await until(lambda: bool(terms))
-            server.expire(zk.session_id)
-            assert isinstance(await outcome(task), SessionExpiredError)
 
 
 # -- observing --------------------------------------------------------------------------------------------------------
@@ -379,26 +341,6 @@ async def test_an_observer_sees_every_leader_and_every_change_of_its_data(zookee
         with pytest.raises(StopAsyncIteration):
             await anext(leaders)
         await until_watches(zookeeper, 0)
-
-
-@pytest.mark.parametrize("data", [b"zkwire limit 0.000\n", b"zkwire limit 0.000 " + b"0" * 64 + b"\n"])
-async def test_waiting_clients_do_not_act_on_what_a_leader_writes(data: bytes) -> None:
-    """Only a proof would make a time limit of it, and the ticket of a candidate has none."""
-    async with scene(P) as stage:
-        term = await Election(stage.zk, P, b"host-1").acquire()
-        waiter = asyncio.create_task(Election(stage.other, P).acquire())
-        await until_armed(2, stage.other)
-        with stage.server.hold_replies("getData", session=stage.other.session_id) as reads:
-            await term.set(data)
-            await reads.until_hit()
-        await stage.other.ping()  # a delete would have been sent by now
-        assert (await stage.zk.get(term.path)).data == data
-        term.check()
-        assert not waiter.done()
-        with pytest.raises(TypeError, match="bytes"):
-            await term.set("text")  # type: ignore[arg-type]
-        await term.resign()
-        await (await waiter).resign()
 
 
 async def test_other_candidates_never_wake_an_observer(zookeeper: RealServer, path: str) -> None:
@@ -452,11 +394,6 @@ async def test_requests(zookeeper: RealServer, path: str) -> None:
             assert await Election(zk, path).candidates() == [b"data"]
             asked = proxy.requests(mark)
             assert [name for name in asked if name != "getData"] == ["setData", "getChildren2"]
-
-
-async def test_an_election_that_was_never_used_has_no_candidates() -> None:
-    async with scene(P) as stage:
-        assert await Election(stage.zk, P).candidates() == []
 
 
 async def test_a_candidate_that_leaves_while_the_candidates_are_read_is_left_out() -> None:
@@ -539,39 +476,6 @@ async def test_an_election_that_begins_between_two_requests_of_an_observer_is_sh
             await term.resign()
 
 
-async def test_an_observer_left_by_break_leaves_no_watch() -> None:
-    async with scene(P) as stage:
-        term = await Election(stage.other, P, b"1").acquire()
-        async for data in Election(stage.zk, P).observe():
-            assert data == b"1"
-            break
-        await term.resign()
-        gc.collect()
-        await no_watch_stays(stage.server.hosts)
-        async for data in Election(stage.zk, P).observe():
-            assert data is None
-            break
-        gc.collect()
-        await no_watch_stays(stage.server.hosts)
-
-
-async def test_closing_an_observer_ends_the_wait() -> None:
-    async with scene(P) as stage:
-        for candidate in (False, True):
-            leaders = Election(stage.zk, P).observe()
-            term = await Election(stage.other, P, b"1").acquire() if candidate else None
-            await anext(leaders)
-            waiting = asyncio.ensure_future(anext(leaders))
-            await asyncio.sleep(0)
-            with pytest.raises(RuntimeError, match="already"):
-                await anext(leaders)
-            await leaders.aclose()
-            assert isinstance(await outcome(waiting), StopAsyncIteration)
-            if term is not None:
-                await term.resign()
-            await no_watch_stays(stage.server.hosts)
-
-
 async def test_an_observer_continues_in_a_new_session_and_after_a_cancelled_wait() -> None:
     async with scene(P) as stage:
         for step in range(4):
@@ -607,3 +511,16 @@ async def no_watch_stays_but(stage: Scene, term: Term | None) -> None:
         await no_watch_stays(stage.server.hosts)
     else:
         await until(lambda: watch_count(stage.zk) == 0)
+
+
+async def test_the_loss_of_an_acquired_term_is_raised() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+        with body_raises(LockLostError):
+            async with term:
+                await stage.other.delete(term.path)
+                await asyncio.Event().wait()
+        with body_raises(LockLostError):
+            async with term:
+                pass
+        assert this_task().cancelling() == 0

@@ -201,81 +201,7 @@ async def test_a_bound_that_passes_names_path_and_seconds_and_leaves_nothing(zoo
         await until_watches(zookeeper, 0)
 
 
-async def test_the_bound_covers_the_whole_wait(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 8: neither a wake-up nor the turn in the local queue begins the count anew."""
-    loop = asyncio.get_running_loop()
-    async with two_clients(zookeeper) as (zk, zk2):
-        first = await Lock(zk, path).acquire()
-        shared = Lock(zk2, path)
-        head = asyncio.create_task(shared.acquire())
-        await until_line(zk, path, 2)
-        start = loop.time()
-        waiter = asyncio.create_task(shared.acquire(within=0.6))
-        # Tickets before it leave now and then, which wakes it; and it moves from the local queue to ZooKeeper's line.
-        between = [asyncio.create_task(Lock(zk, path).acquire()) for _ in range(3)]
-        await until_line(zk, path, 5)
-        head.cancel()
-        await until_line(zk, path, 5)
-        for task in between:
-            await asyncio.sleep(0.1)
-            task.cancel()
-        with pytest.raises(TimeoutError, match=r"within 0\.6 s"):
-            await waiter
-        assert 0.59 <= loop.time() - start < 3
-        await until_line(zk, path, 1)
-        await first.release()
-        await asyncio.wait([head, *between])
-
-
-async def test_the_bound_does_not_apply_to_the_body(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        async with Lock(zk, path).hold(within=0.1) as lease:
-            await asyncio.sleep(0.2)
-            lease.check()
-        assert await line(zk, path) == []
-
-
-async def test_a_timeout_around_the_call_raises_its_own_error(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2, Lock(zk, path):
-        with pytest.raises(TimeoutError) as error:
-            async with asyncio.timeout(0.1):
-                await Lock(zk2, path).acquire(within=30)
-        assert "was not free" not in str(error.value)
-        await until_line(zk, path, 1)
-
-
-async def test_the_bound_covers_a_session_that_expires(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 8: a new ticket does not begin the count anew."""
-    async with proxied(zookeeper) as (proxy, zk, zk2):
-        async with Lock(zk, path):
-            waiter = asyncio.create_task(Lock(zk2, path).acquire(within=0.8))
-            await until_line(zk, path, 2)
-            refusal = proxy.refuse_connections()
-            await expire(zookeeper, zk2)
-            with pytest.raises(TimeoutError, match=r"within 0\.8 s"):
-                await waiter
-            await until_line(zk, path, 1)
-            refusal.end()
-        async with Lock(zk2, path).hold(within=15):
-            assert len(await line(zk, path)) == 1
-
-
 # -- trying -----------------------------------------------------------------------------------------------------------
-
-
-async def test_tasks_of_one_process_queue_behind_a_lease_of_a_try_without_tickets() -> None:
-    async with scene() as stage, no_task_stays():
-        shared = Lock(stage.zk, "/locks/a")
-        lease = await taken(shared)
-        waiting = [asyncio.create_task(shared.acquire()) for _ in range(2)]
-        for _ in range(3):
-            await stage.zk.ping()
-        assert await line(stage.other, "/locks/a") == [lease.path.rpartition("/")[2]]
-        assert await shared.try_acquire() is None
-        await lease.release()
-        for task in waiting:
-            await release(await task)
-        await release(await taken(shared))
 
 
 @pytest.mark.parametrize("kind", [Lock, ReentrantLock])
@@ -308,21 +234,6 @@ async def test_a_try_that_fails_leaves_the_turn_to_the_other_tasks() -> None:
             ):
                 await getattr(shared, operation)()
             await release(await taken(shared))
-
-
-async def test_trying_leaves_no_node_and_does_not_wait(
-    zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pitfall 3."""
-    async with proxied(zookeeper) as (proxy, zk, zk2):
-        await make_known(zk2, path)
-        lease = await Lock(zk, path).acquire()
-        monkeypatch.setattr(zk2, "unique_id", lambda: "g")  # comes after all names of others
-        mark = proxy.mark()
-        assert await Lock(zk2, path).try_acquire() is None
-        assert proxy.requests(mark) == ["create2", "getChildren", "delete"]
-        assert await line(zk, path) == [lease.path.rpartition("/")[2]]
-        await lease.release()
 
 
 async def test_trying_sends_nothing_while_a_task_of_this_process_holds_or_waits(

@@ -21,7 +21,6 @@ from recipes import (
     TimedLock,
     TryLock,
     WriteLease,
-    multi_lock,
 )
 from recipes.line.locking import Locking
 from tests.support.everywhere import below, scene
@@ -29,7 +28,6 @@ from tests.support.locks import release, taken, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import (
     body_raises,
-    expire,
     line,
     no_task_stays,
     outcome,
@@ -38,7 +36,7 @@ from tests.support.recipes import (
     until_line,
     until_watches,
 )
-from zkwire import Client, SessionExpiredError, TransactionError
+from zkwire import Client, TransactionError
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
@@ -179,55 +177,6 @@ async def test_bad_arguments_are_refused(memory: Any) -> None:
 # -- all or none ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_timeout_bounds_the_whole_wait_and_leaves_no_lock_held() -> None:
-    """Pitfalls 8 and 10: the second lock becomes free after a while, the third does not."""
-    async with scene(P) as stage, no_task_stays():
-        second, third = Lock(stage.other, f"{P}/b"), Lock(stage.other, f"{P}/c")
-        b, c = await second.acquire(), await third.acquire()
-        waiting = asyncio.create_task(outcome(multi(stage.zk, P).acquire(within=0.3)))
-        await until_line(stage.other, f"{P}/b", 2)
-        assert len(await line(stage.other, f"{P}/a")) == 1
-        await b.release()
-        await until_line(stage.other, f"{P}/c", 2)
-        came = await waiting
-        assert isinstance(came, TimeoutError)
-        assert await held(stage.other, P) == ["c"]  # released before the error is raised
-        assert f"{P}/a, {P}/b, {P}/c" in str(came)
-        await c.release()
-
-
-async def test_a_timeout_works_while_no_server_answers() -> None:
-    """Pitfall 8: the caller does not wait for long until the locks that it has are released."""
-    async with scene(P) as stage, no_task_stays():
-        c = await Lock(stage.other, f"{P}/c").acquire()
-        waiting = asyncio.create_task(outcome(multi(stage.zk, P).acquire(within=0.3)))
-        await until_line(stage.other, f"{P}/c", 2)
-        with stage.server.paused():
-            assert isinstance(await waiting, TimeoutError)
-        for name, stays in (("a", 0), ("b", 0), ("c", 1)):
-            await until_line(stage.other, f"{P}/{name}", stays)
-        await c.release()
-
-
-async def test_a_try_that_fails_leaves_no_lock_held() -> None:
-    """Pitfall 3."""
-    async with scene(P) as stage:
-        for name in NAMES:
-            async with Lock(stage.other, f"{P}/{name}"):
-                assert await multi(stage.zk, P).try_acquire() is None
-                assert await held(stage.other, P) == [name]
-
-
-async def test_an_error_of_one_lock_leaves_no_lock_held() -> None:
-    async with scene(P) as stage:
-        await stage.other.create(P)
-        await stage.other.create(f"{P}/b", acl=zkwire.READ_ONLY_ACL)
-        for attempt in ("acquire", "try_acquire"):
-            with pytest.raises(zkwire.NoAuthError):
-                await getattr(multi(stage.zk, P), attempt)()
-            assert await held(stage.other, P) == []
-
-
 async def test_a_cancellation_during_the_release_after_a_failed_try_releases_each_lock_once() -> None:
     """Pitfall 7: a re-entrant lock that the task has acquired before stays held."""
     async with scene(P) as stage, no_task_stays():
@@ -291,54 +240,6 @@ async def test_the_first_loss_cancels_the_body(zookeeper: RealServer, path: str,
         await until_watches(zookeeper, 0)
 
 
-async def test_the_loss_of_all_at_once_cancels_the_body_once(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 14: by one transaction, or by the end of the session."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        for expires in (False, True):
-            with body_raises(LockLostError):
-                async with multi(zk, path) as lease:
-                    if expires:
-                        await expire(zookeeper, zk)
-                    else:
-                        async with other.transaction() as transaction:
-                            for single in lease.leases.values():
-                                transaction.delete(single.path)
-                    await asyncio.Event().wait()
-            assert this_task().cancelling() == 0
-            assert lease.certain_for() == 0
-            with pytest.raises((TransactionError, SessionExpiredError)):
-                async with lease.transaction() as transaction:
-                    transaction.create(f"{path}/work")
-        assert await held(other, path) == []
-
-
-async def test_a_body_that_notices_the_loss_itself_raises_it() -> None:
-    async with scene(P) as stage:
-        with body_raises(LockLostError):
-            async with multi(stage.zk, P) as lease:
-                stage.zk._session.lifetime.doubt()
-                assert not lease.is_certain()
-                lease.check()
-        assert this_task().cancelling() == 0
-        with body_raises(LockLostError):
-            async with multi(stage.zk, P) as lease:
-                await stage.zk.ping()
-                stage.zk._session.lifetime.doubt()
-        assert this_task().cancelling() == 0
-
-
-async def test_a_lease_without_a_body_is_lost_too(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        lease = await multi(zk, path).acquire()
-        losing = asyncio.create_task(lease.lost())
-        await until_watches(zookeeper, 3)
-        await other.delete(lease.leases[f"{path}/b"].path)
-        assert isinstance(await losing, LockLostError)
-        assert await held(other, path) == ["a", "c"]
-        await lease.release()
-        assert await held(other, path) == []
-
-
 @pytest.mark.parametrize("kind", ["re-entrant", "read"])
 async def test_a_loss_cancels_the_outer_body_if_the_inner_lease_has_none(kind: str) -> None:
     """Pitfall 14: the lease that was acquired last has no body."""
@@ -377,40 +278,6 @@ async def test_a_loss_reaches_every_set_with_the_lock_and_cancels_the_task_once(
         assert await asyncio.gather(*losing) == [error.value] * 3
         await release(*idle)
         assert await held(stage.other, P) == []
-
-
-async def test_a_released_set_does_not_hear_of_the_later_loss_of_a_lock_that_is_held_on() -> None:
-    """Pitfall 7: the outer acquire of a re-entrant lock lasts."""
-    async with scene(P) as stage, no_task_stays():
-        again = ReentrantLock(stage.zk, f"{P}/a")
-        outer = await again.acquire()
-        several = await MultiLock([again, Lock(stage.zk, f"{P}/b")]).acquire()
-        await several.release()
-        outer.check()
-        losing = asyncio.create_task(outer.lost())
-        await stage.other.delete(outer.path)
-        assert isinstance(await losing, LockLostError)
-        assert await several.lost() is None
-        assert several.certain_for() == 0
-        with pytest.raises(RuntimeError, match=f"the locks {P}/a, {P}/b were released"):
-            several.check()
-        await outer.release()
-        assert await held(stage.other, P) == []
-
-
-async def test_several_tasks_may_wait_for_a_loss_and_one_of_them_be_cancelled() -> None:
-    others = set(multi_lock._RELEASING)  # of simulated processes that were killed
-    async with scene(P) as stage:
-        lease = await multi(stage.zk, P, "a", "b").acquire()
-        losing = [asyncio.create_task(lease.lost()) for _ in range(3)]
-        await asyncio.sleep(0)
-        losing[0].cancel()
-        assert isinstance(await outcome(losing[0]), asyncio.CancelledError)
-        assert not losing[1].done()
-        await lease.release()
-        assert await asyncio.gather(*losing[1:]) == [None, None]
-        # A program that uses ever new sets does not fill the memory.
-        await until(lambda: multi_lock._RELEASING.issubset(others))
 
 
 # -- downgrade --------------------------------------------------------------------------------------------------------
@@ -517,21 +384,4 @@ async def test_sets_listed_in_opposite_orders_wait_at_the_same_lock(order: tuple
         assert len(await line(stage.other, f"{P}/b")) == 1
         await first.release()
         await (await waiting).release()
-        assert await held(stage.other, P) == []
-
-
-async def test_sets_that_share_lock_objects_exclude_each_other() -> None:
-    async with scene(P) as stage:
-        locks = [Lock(stage.zk, f"{P}/{name}") for name in NAMES]
-        inside = 0
-
-        async def play(order: list[Lock]) -> None:
-            nonlocal inside
-            async with MultiLock(order):
-                inside += 1
-                assert inside == 1
-                await asyncio.sleep(0)
-                inside -= 1
-
-        await asyncio.gather(*(play(list(order)) for order in itertools.permutations(locks)))
         assert await held(stage.other, P) == []

@@ -1,7 +1,6 @@
 """The read/write lock: which leases exclude each other, their order, their requests, and what one task may ask for."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 
 import zkwire
 from recipes import Lock, LockLostError, ReadWriteLock, WriteLease
-from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.read_write_lock import Preference
 from tests.support.everywhere import no_watch_stays, scene
@@ -21,8 +19,6 @@ from zkwire import Client
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
-
-PREFERENCES: list[Preference | None] = [None, "readers", "writers"]
 
 
 async def until_tickets(zk: Client, path: str, count: int) -> None:
@@ -60,30 +56,6 @@ async def test_readers_hold_together_and_a_writer_alone_in_ticket_order(zookeepe
         assert await line(zk, path) == []
 
 
-@pytest.mark.parametrize(("kind", "together"), [(ReadWriteLock.read, 5), (ReadWriteLock.write, 1)])
-async def test_tasks_that_share_an_object_read_together_or_write_in_turn(
-    kind: Callable[[ReadWriteLock], Locking[Any]], together: int
-) -> None:
-    async with two_clients() as (zk, other):
-        rw = ReadWriteLock(zk, "/rw")
-        inside = 0
-        is_full = asyncio.Event()
-
-        async def use() -> None:
-            nonlocal inside
-            async with kind(rw):
-                inside += 1
-                assert inside <= together
-                if inside == together:
-                    is_full.set()
-                await is_full.wait()
-                await zk.ping()
-                inside -= 1
-
-        await asyncio.gather(*(use() for _ in range(5)))
-        assert await line(other, "/rw") == []
-
-
 @pytest.mark.parametrize(
     "foreign", ["lock-", "_c_x-__WRIT__", "7f__lock__", "_c_x-lease-", "_c_x-__READ__", "7f__rlock__"]
 )
@@ -108,17 +80,6 @@ async def test_a_lock_and_a_read_write_lock_exclude_each_other() -> None:
             assert await ReadWriteLock(zk, "/rw").write().try_acquire() is None
         async with ReadWriteLock(zk, "/rw").read():
             assert await Lock(other, "/rw").try_acquire() is None
-
-
-async def test_nodes_have_curators_names_and_the_data_of_the_holder() -> None:
-    async with two_clients() as (zk, other):
-        rw = ReadWriteLock(zk, "/rw", data=b"host-7")
-        async with rw.read() as lease:
-            assert lease.path.partition("-__READ__")[2] == "0000000000"
-            assert (await other.get(lease.path)).data == b"host-7"
-        async with rw.write() as lease:
-            assert lease.path.partition("-__WRIT__")[2] == "0000000001"
-        assert lease.path.startswith("/rw/_c_")
 
 
 # -- what a task may not ask for --------------------------------------------------------------------------------------
@@ -155,30 +116,6 @@ async def test_a_task_that_reads_may_read_again_although_a_writer_waits() -> Non
             lease.check()
             assert not writer.done()
         await (await writer).release()
-
-
-async def test_another_task_of_the_process_is_another_reader() -> None:
-    async with two_clients() as (zk, other):
-        rw = ReadWriteLock(zk, "/rw")
-        async with rw.read() as lease:
-            taken = await asyncio.create_task(rw.read().acquire())
-            assert taken is not lease
-            writer = asyncio.create_task(rw.write().acquire())  # not an error: it is another task
-            await until_line(other, "/rw", 3)
-        await taken.release()
-        await (await writer).release()
-
-
-async def test_a_task_may_acquire_again_after_its_lease_was_lost() -> None:
-    async with two_clients() as (zk, other):
-        rw = ReadWriteLock(zk, "/rw")
-        lease = await rw.read().acquire()
-        losing = asyncio.create_task(lease.lost())
-        await other.delete(lease.path)
-        assert isinstance(await losing, LockLostError)
-        async with rw.write():
-            pass
-        await lease.release()
 
 
 @pytest.mark.parametrize("bad", ["reader", "", True, 1, b"readers"])
@@ -219,26 +156,6 @@ async def test_uncontended_requests(
                 assert requests != _PLAIN or proxy.segments(mark) == 1
             assert proxy.requests(mark) == requests
             assert requests != _PLAIN or proxy.segments(mark) == 2
-
-
-async def test_a_hand_over_to_readers_sends_no_request(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 19."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as zk2,
-    ):
-        writer = await ReadWriteLock(zk, path).write().acquire()
-        mark = proxy.mark()
-        rw = ReadWriteLock(zk2, path)
-        readers = [asyncio.create_task(rw.read().acquire()) for _ in range(3)]
-        await proxy.until(lambda: replies(proxy, mark).count("getData") == 6)
-        mark = proxy.mark()
-        await writer.release()
-        leases = [await reader for reader in readers]
-        assert proxy.requests(mark) == []
-        assert proxy.events(mark) == [("NodeDeleted", writer.path)]
-        await release(*leases)
 
 
 def replies(proxy: Proxy, since: int) -> list[str]:
@@ -325,39 +242,6 @@ async def test_a_downgrade_lets_readers_in_and_no_writer(zookeeper: RealServer, 
         assert await line(zk, path) == []
 
 
-@pytest.mark.parametrize("prefer", PREFERENCES)
-async def test_readers_that_come_after_a_downgrade_get_in_at_once(prefer: Preference | None) -> None:
-    async with two_clients() as (zk, other):
-        lease = await ReadWriteLock(zk, "/rw").write().acquire()
-        reading = ReadWriteLock(other, "/rw", prefer=prefer).read()
-        assert await reading.try_acquire() is None
-        read = await lease.downgrade()
-        tried = await taken(reading)
-        tried.check()
-        await tried.release()
-        async with reading.hold(within=5):
-            pass
-        assert await ReadWriteLock(other, "/rw").write().try_acquire() is None
-        writer = await start_waiting(zk, ReadWriteLock(zk, "/rw").write(), 2)
-        assert await reading.try_acquire() is None  # its ticket would be behind the waiting writer
-        await read.release()
-        await release(await writer)
-        assert await line(other, "/rw") == []
-
-
-async def test_a_reader_that_tries_while_the_writer_releases_gets_the_lock() -> None:
-    """The list shows the writer's ticket, but it is gone when its data is read."""
-    async with scene() as stage:
-        lease = await ReadWriteLock(stage.other, stage.path).write().acquire()
-        with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as held:
-            trying = asyncio.create_task(ReadWriteLock(stage.zk, stage.path).read().try_acquire())
-            await held.until_hit()
-            await lease.release()
-        tried = await trying
-        assert tried is not None
-        await tried.release()
-
-
 async def test_a_reader_that_tries_and_must_not_read_the_writers_node_leaves_no_ticket() -> None:
     async with scene() as stage, no_task_stays():
         lease = await ReadWriteLock(stage.other, stage.path).write().acquire()
@@ -396,17 +280,6 @@ async def test_the_loss_of_the_read_lease_cancels_the_body_of_the_write_lease() 
         assert await line(other, "/rw") == []
 
 
-async def test_data_of_the_caller_that_looks_like_a_downgrade_does_not_let_readers_in() -> None:
-    async with two_clients() as (zk, other):
-        rw = ReadWriteLock(zk, "/rw", data=ticket_data.shared("0" * 64, b""))
-        async with rw.write():
-            assert await ReadWriteLock(other, "/rw").read().try_acquire() is None
-            reader = await start_waiting(other, ReadWriteLock(other, "/rw").read(), 2)
-            await other.ping()
-            assert not reader.done()
-        await (await reader).release()
-
-
 async def test_a_write_lease_whose_data_was_written_by_another_client_cannot_be_downgraded() -> None:
     async with two_clients() as (zk, other):
         lease = await ReadWriteLock(zk, "/rw").write().acquire()
@@ -436,18 +309,6 @@ async def test_a_lost_write_lease_cannot_be_downgraded(how: str) -> None:
             pass
         with pytest.raises(RuntimeError, match="was released"):
             await again.downgrade()
-
-
-async def test_an_uncertain_write_lease_is_lost_instead_of_downgraded() -> None:
-    async with two_clients() as (zk, other):
-        lease = await ReadWriteLock(zk, "/rw").write().acquire()
-        zk._session.lifetime.doubt()
-        errors = [await outcome(lease.downgrade()) for _ in range(2)]
-        assert [type(error) for error in errors] == [LockLostError] * 2
-        assert errors[0] is not errors[1]  # each would add its traceback to one object
-        assert str(errors[0]) == str(await lease.lost())
-        await lease.release()
-        await until_line(other, "/rw", 0)
 
 
 @pytest.mark.parametrize("was_written", [False, True])
@@ -630,20 +491,6 @@ async def test_a_preferred_writer_that_leaves_while_it_is_looked_at_is_not_waite
         await no_watch_stays(stage.server.hosts)
 
 
-@pytest.mark.parametrize("operation", ["getChildren", "getData"])
-async def test_a_refused_look_for_preferred_tickets_is_an_error(operation: str) -> None:
-    async with scene() as stage, no_task_stays():
-        refusal = zkwire.NoAuthError if operation == "getChildren" else zkwire.UnimplementedError
-        reading = ReadWriteLock(stage.zk, stage.path, prefer="writers").read()
-        async with ReadWriteLock(stage.other, stage.path).write():
-            for ask in (reading.acquire, reading.try_acquire):
-                with stage.server.answering(operation, refusal, session=stage.zk.session_id) as refusing:
-                    with pytest.raises(refusal):
-                        await ask()
-                    assert refusing.hits == 1
-            assert len(await line(stage.other, stage.path)) == 1
-
-
 async def test_a_preferred_writer_that_downgrades_lets_readers_in() -> None:
     async with two_clients() as (zk, other):
         rw, rw2 = (ReadWriteLock(client, "/rw", prefer="writers") for client in (zk, other))
@@ -664,23 +511,6 @@ async def test_the_node_below_which_writers_queue_is_a_container_and_no_ticket(
         made = {f.path: f.opcode for f in proxy.log if f.direction == "reply" and f.opcode.startswith("create")}
         assert made[path] == "create2"
         assert made[f"{path}/rw"] == made[f"{path}/rw/writers"] == "createContainer"
-
-
-async def test_a_client_that_waits_before_taking_a_ticket_continues_in_a_new_session() -> None:
-    """Pitfall 17."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        for prefer, holding in (("readers", ReadWriteLock.read), ("writers", ReadWriteLock.write)):
-            path = f"/rw-{prefer}"
-            held = await asyncio.create_task(holding(ReadWriteLock(other, path)).acquire())
-            rw = ReadWriteLock(zk, path, prefer="readers" if prefer == "readers" else "writers")
-            other_kind: Locking[Any] = rw.write() if prefer == "readers" else rw.read()
-            task = asyncio.create_task(other_kind.acquire())
-            await zk.ping()
-            await zk.ping()
-            server.expire(zk.session_id)
-            await until(lambda: zk.state is zkwire.SessionState.CONNECTED)
-            await held.release()
-            await (await task).release()
 
 
 # -- cuts and cancellations -------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """The semaphore: how many leases are held, how clients agree on the number, and what a change of it does."""
 
 import asyncio
-from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
@@ -9,17 +8,13 @@ import pytest
 
 import zkwire
 from recipes import Lease, PermitsError, Semaphore
-from recipes.semaphore import MOST_PERMITS
 from tests.support.everywhere import (
-    Scene,
-    nothing_stays,
     scene,
 )
 from tests.support.locks import release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
-from tests.support.queues import clients as connected
-from tests.support.recipes import line, no_task_stays, outcome, until, until_armed, until_line
-from zkwire import Client, SessionExpiredError
+from tests.support.recipes import line, outcome, until, until_line
+from zkwire import Client
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -46,20 +41,6 @@ async def test_as_many_as_the_permits_hold_and_the_next_waits(zookeeper: RealSer
         assert (await zk.get(path)).data == b"3"
 
 
-async def test_one_permit_is_a_lock_in_ticket_order() -> None:
-    async with two_clients() as (zk, _):
-        semaphore = Semaphore(zk, "/s", 1)
-        served: list[int] = []
-
-        async def use(number: int) -> None:
-            async with semaphore as lease:
-                served.append(number)
-                assert lease.path.partition("-lease-")[2] == f"{number:010d}"
-
-        await asyncio.gather(*(use(number) for number in range(5)))
-        assert served == list(range(5))
-
-
 # -- the stored number ------------------------------------------------------------------------------------------------
 
 
@@ -84,11 +65,6 @@ async def test_permits_of_none_use_the_stored_number() -> None:
         assert await other.exists("/s") is None
         async with Semaphore(zk, "/s", 2), Semaphore(other, "/s", None):
             assert await Semaphore(other, "/s", None).try_acquire() is None
-
-
-async def test_the_most_permits_that_can_be_given_are_read_by_others() -> None:
-    async with two_clients() as (zk, other), Semaphore(zk, "/s", MOST_PERMITS), Semaphore(other, "/s", None) as lease:
-        lease.check()
 
 
 @pytest.mark.parametrize(
@@ -309,36 +285,6 @@ async def test_a_resize_while_the_server_deletes_the_container_stores_the_number
         assert await stage.other.get_children(stage.path) == ["resized"]
 
 
-@pytest.mark.parametrize("operation", ["sync", "getData", "multi", "setData"])
-async def test_a_resize_asks_again_after_a_transient_refusal(operation: str) -> None:
-    async with connected() as (server, (zk, other)):
-        await Semaphore(other, "/s", 3).resize(4)
-        if operation == "multi":
-            await other.delete("/s/resized")
-        with server.answering(operation, zkwire.ThrottledError, session=zk.session_id, times=2) as refusal:
-            await Semaphore(zk, "/s", 4).resize(5)
-        assert refusal.hits == 2
-        assert (await other.get("/s")).data == b"5"
-
-
-@pytest.mark.parametrize(
-    ("operation", "path"),
-    [("getData", "/s/resized"), ("getData", "/s"), ("sync", "/s")],
-    ids=["keeper", "number", "sync"],  # without the sync, the number may be that of a server that lags behind
-)
-async def test_a_resize_that_is_refused_a_look_changes_nothing(operation: str, path: str) -> None:
-    async with connected() as (server, (zk, other)):
-        await Semaphore(other, "/s", 3).resize(4)
-        if path == "/s/resized":
-            await other.delete(path)  # without the refusal, the resize would create it
-        with (
-            server.answering(operation, zkwire.NoAuthError, path=path, session=zk.session_id),
-            pytest.raises(zkwire.NoAuthError),
-        ):
-            await Semaphore(zk, "/s", 4).resize(5)
-        assert (await other.get("/s")).data == b"4"
-
-
 async def test_a_resize_that_creates_the_node_creates_a_container_and_all_nodes_with_the_acl() -> None:
     async with (
         Server(container_interval=0.02) as server,
@@ -363,22 +309,6 @@ async def test_a_resize_creates_a_missing_node_or_number() -> None:
         assert (await other.get("/b")).data == b"5"
 
 
-@pytest.mark.parametrize("is_before", [True, False])
-@pytest.mark.parametrize("exists", [False, True])
-async def test_a_first_resize_works_although_its_answer_is_lost(exists: bool, is_before: bool) -> None:
-    """Pitfall 10: the number that this call has written itself is no disagreement."""
-    async with scene() as stage:
-        if exists:
-            await stage.other.create(stage.path)
-        drop = stage.server.drop_before if is_before else stage.server.drop_after
-        with drop("multi", path=stage.path) as cut:
-            await Semaphore(stage.zk, stage.path, 3).resize(5)
-            assert cut.hits == 1
-        assert (await stage.other.get(stage.path)).data == b"5"
-        with pytest.raises(PermitsError, match="has 5 permits, not 3"):
-            await Semaphore(stage.zk, stage.path, 3).resize(5)
-
-
 async def test_a_waiting_ticket_gets_an_error_when_the_number_is_overwritten() -> None:
     async with two_clients() as (zk, other):
         semaphore = Semaphore(zk, "/s", 1)
@@ -388,28 +318,6 @@ async def test_a_waiting_ticket_gets_an_error_when_the_number_is_overwritten() -
             with pytest.raises(PermitsError, match="is not a semaphore"):
                 await waiter
             assert await until_line(other, "/s", 1) == [lease.path[3:]]
-
-
-async def test_without_renewal_an_expired_session_is_an_error() -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
-        await stage.other.create(stage.path)
-        alone = Scene(stage.server, zk, stage.other, stage.path)
-        with pytest.raises(SessionExpiredError):
-            await expired_behind(alone, "setData", 1, Semaphore(zk, stage.path, 2).acquire())
-        with pytest.raises(SessionExpiredError):
-            await Semaphore(zk, stage.path, 2).resize(4)
-
-
-async def expired_behind(stage: Scene, operation: str, nth: int, work: Coroutine[Any, Any, Any]) -> Any:
-    """Do `work`, and expire the session after the server has carried out the `nth` request of this kind."""
-    with stage.server.hold_replies(operation, session=stage.zk.session_id, nth=nth) as held:
-        task = asyncio.create_task(work)
-        await held.until_hit()
-        old = stage.zk.session_id
-        stage.server.expire(old)
-        stage.server.drop()
-        await until(lambda: stage.zk.session_id != old or task.done())
-    return await task
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
@@ -481,23 +389,3 @@ async def test_a_resize_costs_four_requests_and_one_for_each_waiting_ticket(zook
         again = proxy.mark()
         await Semaphore(zk, path, 1).resize(2)
         assert proxy.requests(again) == ["sync", "getData", "getData", "setData"]
-
-
-# -- cuts and cancellations -------------------------------------------------------------------------------------------
-
-
-async def test_a_cancelled_release_removes_the_watches_of_the_wait() -> None:
-    async with scene() as stage, no_task_stays():
-        holders = [await Semaphore(stage.other, stage.path, 2).acquire() for _ in range(2)]
-        waiting = asyncio.create_task(Semaphore(stage.zk, stage.path, 2).acquire())
-        await until_armed(4, stage.zk)  # its own node, the number of permits and both holders
-        await holders[1].release()
-        lease = await waiting
-        with stage.server.hold_replies("delete", session=stage.zk.session_id) as leaving:
-            releasing = asyncio.create_task(lease.release())
-            await until(lambda: leaving.hits == 1)
-            releasing.cancel()
-            assert isinstance(await outcome(releasing), asyncio.CancelledError)
-        await until_armed(0, stage.zk)
-        await holders[0].release()
-        await nothing_stays(stage)

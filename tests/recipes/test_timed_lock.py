@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -16,16 +16,14 @@ from tests.support import virtual_time
 from tests.support.client import turns
 from tests.support.clock import Clock
 from tests.support.everywhere import scene
-from tests.support.locks import hung, limit, release, two_clients, watch_count
+from tests.support.locks import hung, limit, two_clients, watch_count
 from tests.support.proxy import Proxy
-from tests.support.queues import Counting
 from tests.support.recipes import (
     body_raises,
     line,
     make_known,
     no_task_stays,
     outcome,
-    this_task,
     until,
     until_armed,
     until_line,
@@ -33,7 +31,7 @@ from tests.support.recipes import (
 from tests.support.virtual_time import in_virtual_time
 from zkwire import Client
 from zkwire.session import keepalive
-from zkwire.testing import RealServer, Server
+from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
 
@@ -136,25 +134,6 @@ async def test_a_limit_can_be_extended_and_shortened() -> None:
         await until_line(other, "/t", 0)
 
 
-async def test_a_lease_that_is_extended_often_has_one_timer() -> None:
-    async with two_clients() as (zk, _):
-        lease = await TimedLock(zk, "/t", 60).acquire()
-        loop: Any = asyncio.get_running_loop()
-        if not hasattr(loop, "_scheduled"):
-            pytest.skip("this event loop, which is not asyncio's, does not show its timers")
-
-        def timers() -> int:
-            # The loop's own list, because there is no public one.
-            return sum(not timer.cancelled() and timer._callback == lease._check_limit for timer in loop._scheduled)
-
-        assert timers() == 1
-        for limit in (60, 50, 70):
-            await lease.extend(limit)
-            assert timers() == 1
-        await lease.release()
-        assert timers() == 0
-
-
 async def test_the_old_limit_applies_until_the_server_has_answered_an_extension() -> None:
     """The waiting clients may have read the old limit only."""
     async with scene() as stage:
@@ -183,18 +162,6 @@ async def test_a_release_ends_an_extension_that_is_under_way() -> None:
                 async with asyncio.timeout(3):
                     await task
         await releasing
-
-
-async def test_a_body_whose_extension_gets_no_answer_is_cancelled_once() -> None:
-    """The same loss ends the extension, by a timeout, and the body, by a cancellation."""
-    async with scene() as stage, no_task_stays():
-        with body_raises(LockLostError, match="its time limit has passed"):
-            async with TimedLock(stage.zk, "/t", 0.5) as lease:
-                await until_data(stage.other, lease.path, bool)
-                stage.server.pause()
-                await lease.extend(60)
-        assert this_task().cancelling() == 0
-        stage.server.resume()
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
@@ -236,21 +203,6 @@ async def test_a_released_lease_cannot_be_extended(
         await clock.passes(1.0)
         assert await lease.lost() is None
         assert not [text for text in caplog.messages if "lost" in text]
-
-
-async def test_a_lease_that_is_uncertain_is_lost_when_it_is_extended_and_writes_nothing() -> None:
-    count = Counting()
-    async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
-        lease = await TimedLock(zk, "/t", 5).acquire()
-        await until_data(stage.other, lease.path, bool)
-        await zk.ping()
-        count.requests.clear()
-        zk._session.lifetime.doubt()
-        with pytest.raises(LockLostError):
-            await lease.extend(5)
-        await lease.release()
-        await until_line(stage.other, "/t", 0)
-        assert "setData" not in count.requests
 
 
 @pytest.mark.parametrize(("bad", "error"), [(0, ValueError), (float("nan"), ValueError), ("5", TypeError)])
@@ -327,20 +279,6 @@ async def test_a_lease_without_a_body_ends_at_its_limit_by_itself(
         await until_line(stage.other, "/t", 0)
 
 
-async def test_a_lease_whose_node_another_client_has_written_into_is_lost_when_it_is_extended() -> None:
-    async with scene() as stage, no_task_stays():
-        lease = await TimedLock(stage.zk, "/t", 60).acquire()
-        await until_data(stage.other, lease.path, bool)
-        await stage.other.set(lease.path, b"by hand")
-        with pytest.raises(LockLostError, match="another client has written into it"):
-            await lease.extend(60)
-        error = await lease.lost()
-        assert error is not None
-        assert error.why == "another client has written into it"
-        await lease.release()
-        await until_line(stage.other, "/t", 0)
-
-
 async def test_a_limit_that_the_server_refuses_is_a_loss() -> None:
     async with two_clients() as (zk, other):
         perms = zkwire.Perms.READ | zkwire.Perms.CREATE | zkwire.Perms.DELETE
@@ -411,16 +349,6 @@ async def test_a_holder_that_extends_keeps_the_lock() -> None:
         await lease.release()
 
 
-@in_virtual_time
-async def test_a_limit_that_is_removed_does_not_count() -> None:
-    async with clients_in_virtual_time() as (zk, other):
-        node = await hung(other, "/t", 0.5)
-        waiter = asyncio.create_task(Lock(zk, "/t").acquire(within=0.8))
-        await other.set(node, b"")
-        assert isinstance(await outcome(waiter), TimeoutError)
-        assert await other.exists(node) is not None
-
-
 async def test_a_ticket_with_a_newer_limit_is_not_deleted_although_the_limit_was_not_read() -> None:
     """The delete names the version that was read."""
     async with scene() as stage:
@@ -454,59 +382,3 @@ async def test_a_waiter_that_may_not_delete_the_holders_node_waits_until_it_is_g
         assert not waiter.done()
         await stage.other.delete(node)
         (await waiter).check()
-
-
-@pytest.mark.parametrize("is_deleted_first", [False, True])
-async def test_a_waiter_that_may_not_read_the_holders_node_any_more_takes_the_lock_over(is_deleted_first: bool) -> None:
-    """The server sends it no event: it knows the end from the answer to its own delete."""
-    async with scene() as stage:
-        await stage.other.add_auth("digest", b"boss:x")
-        node = await hung(stage.other, "/t", 0.3)
-        waiting = asyncio.create_task(Lock(stage.zk, "/t").acquire())
-        await until(lambda: watch_count(stage.zk) == 2)
-        await stage.other.set_acl(node, [zkwire.digest_acl("boss", "x")])
-        if is_deleted_first:
-            await stage.other.delete(node)
-        await (await waiting).release()
-
-
-async def test_a_limit_without_a_proof_ends_the_lease_and_is_not_believed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A lease has so many proofs only."""
-    monkeypatch.setattr("recipes.timed_lock.MOST_LINKS", 2)
-    async with scene() as stage:
-        lease = await TimedLock(stage.zk, stage.path, 60, data=b"host-7").acquire()
-        name = lease.ticket.node.name
-        for version in (2, 3):
-            await until_data(stage.other, lease.path, lambda data: b"limit" in data)
-            await lease.extend(60)
-            node = await stage.other.get(lease.path)
-            believed = ticket_data.parse(name, node.data, node.stat.version)
-            assert (believed is not None) == (version == 2)
-            assert node.stat.version == version
-            if version == 3:
-                assert node.data == b"host-7"
-        await lease.extend(60)
-        assert len([text for text in caplog.messages if "no other client believes" in text]) == 1
-        lease.check()
-        await outcome(lease.extend(0.01))  # the lease may be over before the answer is there
-        assert isinstance(await lease.lost(), LockLostError)
-
-
-async def test_at_most_two_clients_try_to_take_over() -> None:
-    """No herd: tickets further behind do not watch the holder."""
-    async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(Server())
-        clients = [await stack.enter_async_context(zkwire.connect(server.hosts)) for _ in range(4)]
-        node = await hung(clients[0], "/t", 0.3)
-        tasks = []
-        for number, zk in enumerate(clients[1:]):
-            tasks.append(asyncio.create_task(Lock(zk, "/t").acquire()))
-            await until_line(clients[0], "/t", number + 2)
-        with server.delay_replies(0.0, "delete") as deletes:
-            await (await tasks[0]).release()
-            assert deletes.hits <= 3  # at most two for the holder's node, and the release
-        assert await clients[0].exists(node) is None
-        for task in tasks[1:]:
-            await release(await task)

@@ -22,7 +22,7 @@ from tests.support.recipes import (
     until_state,
     until_watches,
 )
-from zkwire import SessionExpiredError, SessionState, TransactionError
+from zkwire import SessionExpiredError, SessionState
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
@@ -82,18 +82,6 @@ async def test_below_a_chroot_that_is_missing(zookeeper: RealServer, path: str) 
         assert await whole.exists(f"{path}/a/job") is None
 
 
-async def test_one_of_many_tries_succeeds(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 21: of one client and of several."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        shared = TryLock(zk, path)
-        locks = [shared, shared, TryLock(zk, path), TryLock(zk, path), TryLock(other, path), TryLock(other, path)]
-        for _ in range(5):
-            leases = await asyncio.gather(*(lock.try_acquire() for lock in locks))
-            held = [lease for lease in leases if lease is not None]
-            assert len(held) == 1
-            await held[0].release()
-
-
 @pytest.mark.parametrize("bad", ["", "job", "/a//b", "/a/", "/"])
 async def test_bad_arguments_are_refused(memory: Any, path: str, bad: str) -> None:
     async with zkwire.connect(memory.hosts) as zk:
@@ -121,13 +109,6 @@ async def test_the_nodes_have_the_acl_that_is_given_or_only_the_holder_may_write
             assert (await stage.other.get("/job")).data == this_process.describe()
 
 
-async def test_an_error_of_the_server_is_raised() -> None:
-    async with scene() as stage:
-        await stage.other.create("/nothing-below", acl=zkwire.READ_ONLY_ACL)
-        with pytest.raises(zkwire.NoAuthError):
-            await TryLock(stage.zk, "/nothing-below/job").acquire()
-
-
 # -- losing -----------------------------------------------------------------------------------------------------------
 
 
@@ -142,19 +123,6 @@ async def test_a_deletion_by_another_client_is_a_loss(zookeeper: RealServer, pat
                 await asyncio.Event().wait()
         assert this_task().cancelling() == 0
         await until_watches(zookeeper, 0)
-
-
-async def test_data_that_another_client_writes_is_a_loss(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        with body_raises(LockLostError, match="another client has written into it"):
-            async with TryLock(zk, path):
-                await other.set(path, b"a note")
-                await asyncio.Event().wait()
-
-        async def is_gone() -> bool:
-            return await other.exists(path) is None
-
-        await until(is_gone)
 
 
 async def test_a_node_of_another_client_in_its_place_is_a_loss_and_stays(zookeeper: RealServer, path: str) -> None:
@@ -208,16 +176,6 @@ async def test_an_expired_session_is_a_loss_and_the_node_of_the_next_holder_stay
         await following.release()
         async with TryLock(zk, path) as again:
             assert again.token > following.token
-
-
-async def test_a_transaction_fails_after_a_deletion(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        lease = await taken(TryLock(zk, path))
-        await other.delete(path)
-        with pytest.raises(TransactionError):
-            async with lease.transaction() as transaction:
-                transaction.create(f"{path}-work")
-        assert isinstance(await lease.lost(), LockLostError)
 
 
 # -- answers that are lost --------------------------------------------------------------------------------------------
@@ -309,32 +267,9 @@ async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_nex
         await lease.release()
 
 
-@pytest.mark.parametrize("renews", [True, False])
-async def test_a_session_that_expires_while_the_parents_are_created_is_an_error_unless_it_is_renewed(
-    renews: bool,
-) -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=renews) as zk:
-        with stage.server.hold_replies("create", session=zk.session_id, nth=2) as creating:
-            trying = asyncio.create_task(TryLock(zk, P).try_acquire())
-            await creating.until_hit()
-            stage.server.expire(zk.session_id)
-        if renews:
-            lease = await trying
-            assert lease is not None
-            lease.check()
-            await lease.release()
-        else:
-            with pytest.raises(SessionExpiredError):
-                await trying
-        assert await stage.other.exists(P) is None
-
-
 async def until_absent(stage: Scene) -> None:
     async def is_absent() -> bool:
         return await stage.other.exists(P) is None
 
     await stage.zk.ping()
     await until(is_absent)
-
-
-# -- everywhere -------------------------------------------------------------------------------------------------------

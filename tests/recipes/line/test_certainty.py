@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, ReadWriteLock, TryLock
+from recipes import Lease, Lock, ReadWriteLock
 from recipes.line.locking import Locking
-from recipes.line.ticket import TicketNode
 from tests.support import virtual_time
 from tests.support.everywhere import below, scene
 from tests.support.locks import start_waiting
@@ -112,42 +111,6 @@ async def test_a_waiter_does_not_ask_a_server_without_a_quorum_again_and_again(m
         await lease.release()
 
 
-@in_virtual_time
-async def test_nor_does_a_try_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with quick_stage() as stage:
-        quorum = Quorum(stage, monkeypatch)
-        _, stat = await stage.zk.create_and_stat(P, ephemeral=True)
-        node = TicketNode(P, "recipe", stat.czxid, stage.zk.session_id)
-        await quorum.lose()
-        asking = asyncio.create_task(outcome(TryLock(stage.zk, P)._is_certain(node)))
-        assert await questions_meanwhile(stage.zk, monkeypatch) <= 2
-        assert not asking.done()
-        quorum.regain()
-        assert await asking is (stage.zk.session_id == node.session_id)
-
-
-@in_virtual_time
-async def test_a_try_that_is_cancelled_while_it_asks_for_certainty_ends_as_cancelled() -> None:
-    async with quick_stage() as stage:
-        await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
-        stage.server.strike = lambda wire, sent: setattr(stage.server, "is_holding", sent.name == "sync")
-        trying = asyncio.create_task(Lock(stage.zk, P).try_acquire())
-        await stage.server.until("sync")
-        trying.cancel()
-        assert isinstance(await outcome(trying), asyncio.CancelledError)
-        stage.server.release()
-        await until_line(stage.other, P, 0)
-
-
-@in_virtual_time
-async def test_the_end_of_the_client_ends_the_wait_for_a_quorum(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with quick_stage() as stage:
-        waiter = await waiting_without_quorum(stage, Quorum(stage, monkeypatch))
-        await stage.zk.exists("/")
-        await stage.zk.close()
-        assert isinstance(await waiter, zkwire.SessionClosedError)
-
-
 @pytest.mark.parametrize("kind", [Lock, lambda zk, path: ReadWriteLock(zk, path).read()], ids=["lock", "reader"])
 @pytest.mark.parametrize("waits", [False, True])
 async def test_the_client_keeps_certain_as_long_as_a_lock_is_held_or_waited_for(
@@ -189,3 +152,16 @@ async def test_the_client_keeps_certain_as_long_as_a_lock_is_held_or_waited_for(
         await outcome(cancelled)
         assert needs == 0
         await held.release()
+
+
+@in_virtual_time
+async def test_a_try_that_is_cancelled_while_it_asks_for_certainty_ends_as_cancelled() -> None:
+    async with quick_stage() as stage:
+        await until(lambda: not stage.zk.certain_for(stage.zk.session_id))
+        stage.server.strike = lambda wire, sent: setattr(stage.server, "is_holding", sent.name == "sync")
+        trying = asyncio.create_task(Lock(stage.zk, P).try_acquire())
+        await stage.server.until("sync")
+        trying.cancel()
+        assert isinstance(await outcome(trying), asyncio.CancelledError)
+        stage.server.release()
+        await until_line(stage.other, P, 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import zkwire
 from recipes.line import ticket_data
-from recipes.line.contenders import Contender, describe_session, holders_first, in_line, look, single
+from recipes.line.contenders import Contender, describe_session, holders_first, in_line, single
 from recipes.line.ticket_data import HashChain
 from tests.support.everywhere import scene
 from zkwire import NoAuthError, Node, NoNodeError, Stat
@@ -162,27 +162,3 @@ async def test_the_holder_of_a_lock_without_a_line() -> None:
             single(zk, P, zkwire.ThrottledError(zkwire.ThrottledError.code, P))
         (holder,) = single(zk, P, node(5, owner=zk.session_id))
         assert (holder.path, holder.token, holder.is_mine, holder.owns) == (P, 5, True, True)
-
-
-async def test_a_look_at_a_line_of_a_server(caplog: pytest.LogCaptureFixture) -> None:
-    async with scene(P) as stage:
-        assert await look(stage.zk, P) == []
-        await stage.other.create(P, b"2")
-        assert await look(stage.zk, P, int) == []
-        persistent = await stage.other.create(f"{P}/{LOCK}", sequential=True)
-        for _ in range(3):
-            await stage.other.create(f"{P}/{LOCK}", sequential=True, ephemeral=True)
-        await look(stage.zk, P, reports=False)
-        assert caplog.records == []
-        assert [each.owns for each in await look(stage.zk, P, int)] == [True, True, False]
-        assert [each.owns for each in await look(stage.zk, P)] == [True, False, False]
-        (report,) = [record.getMessage() for record in caplog.records]
-        assert f"{persistent} is not ephemeral" in report
-        acl = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
-        secret = await stage.other.create(f"{P}/{LOCK}", sequential=True, ephemeral=True, acl=acl)
-        caplog.clear()
-        assert (await look(stage.zk, P))[-1].path == secret
-        (report,) = [record.getMessage() for record in caplog.records]
-        assert f"{secret} is in the line and must not be read" in report
-        with stage.server.answering("getChildren", zkwire.QuotaExceededError), pytest.raises(zkwire.QuotaExceededError):
-            await look(stage.zk, P)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -14,13 +13,11 @@ from recipes.line.known import _MOST_LISTS
 from recipes.line.locking import Locking
 from tests.support.everywhere import (
     Scene,
-    cut_at_every_step,
     nothing_stays,
     scene,
 )
-from tests.support.recipes import no_task_stays, proxied, until, until_armed, until_line
+from tests.support.recipes import no_task_stays, until, until_armed, until_line
 from zkwire import Client, Observer
-from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(60)
 
@@ -167,94 +164,7 @@ async def test_however_many_wait_their_turns_cost_a_few_lists(kind: str) -> None
         assert lists.count < 8
 
 
-async def test_a_ticket_of_another_client_in_the_middle_of_a_crowd_costs_a_few_lists() -> None:
-    async with behind_holders("Lock") as (stage, zk, lists, leases):
-        first = crowd(zk, stage.path, count=MANY // 2)
-        await until_line(stage.other, stage.path, MANY // 2 + 1)
-        foreign = crowd(stage.other, stage.path, count=1)
-        await until_line(stage.other, stage.path, MANY // 2 + 2)
-        last = crowd(zk, stage.path, count=MANY // 2)
-        await until_all_wait(zk)
-        lists.count = 0
-        await release(leases)
-        await asyncio.gather(*first.tasks)
-        await asyncio.gather(*foreign.tasks, *last.tasks)
-        assert first.served == last.served == list(range(MANY // 2))
-        assert lists.count < 8
-
-
-async def test_a_ticket_of_another_client_behind_each_of_a_crowd_costs_no_request() -> None:
-    """Its departure is reported to one ticket only, by the fast path."""
-    async with alternating(1) as (crowds, lists, leases):
-        await release(leases)
-        for each in crowds:
-            await asyncio.gather(*each.tasks)
-        assert lists.count + lists.reads < 5
-
-
-@asynccontextmanager
-async def alternating(size: int) -> AsyncIterator[tuple[list[Crowd], Lists, list[Any]]]:
-    """Have 20 crowds of so many tasks wait, by turns of two clients; the lists of the first one are counted."""
-    async with behind_holders("Lock") as (stage, zk, lists, leases):
-        crowds = []
-        for number in range(20):
-            crowds.append(crowd((zk, stage.zk)[number % 2], stage.path, count=size))
-            await until_line(stage.other, stage.path, 1 + size * (number + 1))
-        await until_armed(10 * size * WATCHES["Lock"] - 1, zk)
-        await until_armed(10 * size * WATCHES["Lock"], stage.zk)
-        lists.count = lists.reads = 0
-        yield crowds, lists, leases
-
-
-# -- one round trip ---------------------------------------------------------------------------------------------------
-
-
-async def test_a_few_tasks_that_enter_at_once_need_one_round_trip_each(zookeeper: RealServer, path: str) -> None:
-    async with proxied(zookeeper) as (proxy, _, zk):
-        sem = [Semaphore(zk, path, _MOST_LISTS) for _ in range(_MOST_LISTS)]
-        await (await sem[0].acquire()).release()
-        mark = proxy.mark()
-        leases = await asyncio.gather(*(each.acquire() for each in sem))
-        assert proxy.requests(mark) == ["create2", "getChildren", "getData"] * _MOST_LISTS
-        assert proxy.segments(mark) == 1
-        await release(leases)
-
-
 # -- faults -----------------------------------------------------------------------------------------------------------
-
-
-async def enter_as_a_crowd(stage: Scene) -> None:
-    """A few tasks enter; all but the first share looks."""
-    with patch("recipes.line.known._MOST_LISTS", 1):
-        entering = crowd(stage.zk, stage.path, count=4)
-    try:
-        await asyncio.gather(*entering.tasks)
-    finally:
-        for task in entering.tasks:
-            task.cancel()
-        await asyncio.wait(entering.tasks)
-    assert sorted(entering.served) == list(range(4))
-
-
-async def test_a_crowd_is_served_although_its_connection_is_cut_at_any_request() -> None:
-    await cut_at_every_step(enter_as_a_crowd, at_least=12)
-
-
-async def test_a_try_whose_session_expires_while_it_shares_a_look_is_repeated() -> None:
-    async with scene() as stage, no_task_stays():
-        with patch("recipes.line.known._MOST_LISTS", 0):
-            lock = Lock(stage.zk, stage.path)
-        with stage.server.hold_replies("getChildren", session=stage.zk.session_id) as held:
-            trying = asyncio.create_task(lock.try_acquire())
-            await held.until_hit()
-            old = stage.zk.session_id
-            stage.server.expire(old)
-            stage.server.drop()
-            await until(lambda: stage.zk.session_id != old)
-        lease = await trying
-        assert lease is not None
-        await lease.release()
-        await nothing_stays(stage)
 
 
 async def test_each_task_of_a_crowd_gets_an_error_of_its_own_when_the_list_is_refused() -> None:

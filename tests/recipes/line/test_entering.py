@@ -7,7 +7,7 @@ import re
 import pytest
 
 import zkwire
-from recipes import Lease, Lock
+from recipes import Lock
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.queues import Counting
@@ -31,21 +31,6 @@ def is_step(frame: Frame) -> bool:
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
-
-
-async def test_data_and_names_are_as_other_clients_expect(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, Lock(zk, path, data=b"host-7:4711") as lease:
-        data, _ = await zk.get(lease.path)
-        assert data == b"host-7:4711"
-        prefix, unique, number = lease.path.rpartition("/")[2].partition("_c_")[2].partition("-lock-")
-        assert (len(prefix), unique, len(number)) == (36, "-lock-", 10)
-
-
-async def test_the_parent_is_a_container_below_persistent_ones(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, Lock(zk, f"{path}/a/b"):
-        made = [f for f in proxy.log if f.direction == "reply" and f.opcode.startswith("create") and not f.err]
-        assert [frame.path for frame in made[:-1]] == [path, f"{path}/a", f"{path}/a/b"]
-        assert [frame.opcode == "createContainer" for frame in made] == [False, False, True, False]
 
 
 async def steps_of(proxy: Proxy, lock: Lock) -> tuple[list[tuple[str, str]], list[int], int]:
@@ -76,13 +61,6 @@ async def test_a_new_path_whose_parent_stands_costs_one_round_trip_and_no_failin
     async with proxied(zookeeper) as (proxy, safe, zk):
         await safe.create(path)
         assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (NEW, [], 1)
-        assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (KNOWN, [], 1)
-
-
-async def test_a_path_that_another_client_has_made_fails_to_be_created_once(zookeeper: RealServer, path: str) -> None:
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        await safe.ensure_path(f"{path}/lock")
-        assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (NEW, [zkwire.NodeExistsError.code], 1)
         assert await steps_of(proxy, Lock(zk, f"{path}/lock")) == (KNOWN, [], 1)
 
 
@@ -122,17 +100,6 @@ async def test_a_container_that_was_deleted_between_two_uses_is_made_anew(
         assert await steps_of(proxy, lock) == (NEW, [], 1)
 
 
-async def test_missing_parents_cost_one_round_trip_more(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        mark = proxy.mark()
-        async with Lock(zk, f"{path}/lock"):
-            paths = [frame.path for frame in proxy.log[mark:] if frame.direction == "request"]
-            lock, ticket, _ = paths[:3]
-            assert paths == [lock, ticket, lock, path, lock, ticket, lock]
-            assert lock == f"{path}/lock"
-            assert proxy.segments(mark) == 2
-
-
 async def test_a_new_path_below_a_new_parent_costs_one_round_trip(zookeeper: RealServer, path: str) -> None:
     """A lock for each step of each order: what stands above the orders is known from the first."""
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
@@ -140,26 +107,6 @@ async def test_a_new_path_below_a_new_parent_costs_one_round_trip(zookeeper: Rea
             pass
         requests, errors, segments = await steps_of(proxy, Lock(zk, f"{path}/order-2/lock"))
         assert (requests, errors, segments) == ([("create2", ""), *NEW], [], 1)
-
-
-async def test_parents_that_were_deleted_are_made_anew(zookeeper: RealServer, path: str) -> None:
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        lock = Lock(zk, f"{path}/a/lock")
-        await steps_of(proxy, lock)
-        await safe.delete_tree(path)
-        async with lock:
-            assert len(await line(safe, lock.path)) == 1
-        await safe.delete_tree(path)
-        async with Lock(zk, f"{path}/a/other"):
-            assert len(await line(safe, f"{path}/a/other")) == 1
-
-
-async def test_the_acl_of_a_container_that_the_lock_has_just_made_is_not_read(zookeeper: RealServer, path: str) -> None:
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        await safe.create(path)
-        assert await steps_of(proxy, Lock(zk, f"{path}/lock", acl=zkwire.OPEN_ACL)) == (NEW, [], 1)
-        looked = [*KNOWN, ("getACL", "/lock")]
-        assert await steps_of(proxy, Lock(zk, f"{path}/lock", acl=zkwire.OPEN_ACL)) == (looked, [], 2)
 
 
 @pytest.mark.parametrize("is_before", [True, False])
@@ -196,18 +143,6 @@ async def test_a_missing_permission_raises_and_leaves_nothing(zookeeper: RealSer
         assert await line(zk, path) == []
 
 
-async def test_an_ephemeral_parent_raises(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        await zk.create(path, ephemeral=True)
-        with pytest.raises(zkwire.NoChildrenForEphemeralsError, match=path):
-            await Lock(zk, path).acquire(within=5)
-        with pytest.raises(zkwire.NoChildrenForEphemeralsError, match=path):
-            await Lock(zk, f"{path}/a/b").acquire(within=5)
-
-
-# -- a create whose answer is lost ------------------------------------------------------------------------------------
-
-
 # -- refusals of the create -------------------------------------------------------------------------------------------
 
 
@@ -225,23 +160,6 @@ async def test_a_ticket_that_cannot_be_created_is_an_error_which_says_what_to_do
         async with Lock(stage.zk, stage.path):
             pass
         await nothing_stays(stage)
-
-
-@pytest.mark.parametrize("error", [zkwire.ThrottledError, zkwire.QuotaExceededError])
-async def test_a_missing_chroot_that_is_refused_for_the_moment_is_created_later(
-    error: type[zkwire.ServerError],
-) -> None:
-    async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app/x") as zk, no_task_stays():
-        with stage.server.answering("create", error, path="/app", times=1) as refused:
-            came = await outcome(Lock(zk, "/l").acquire())
-        assert refused.hits == 1
-        if error is zkwire.QuotaExceededError:
-            assert isinstance(came, error)
-            came = await Lock(zk, "/l").acquire()
-        assert isinstance(came, Lease)
-        came.check()
-        await came.release()
-        assert [(await stage.other.get_acl(at))[0] for at in ("/app", "/app/x/l")] == [list(zkwire.OPEN_ACL)] * 2
 
 
 @pytest.mark.parametrize("loses_its_answer", [False, True])
@@ -264,28 +182,4 @@ async def test_a_lock_whose_node_allows_more_than_its_acl_is_reported(
         caplog.clear()
         async with Lock(stage.zk, f"{stage.path}-new", acl=acl):  # this one it has made itself
             assert caplog.messages == []
-        await nothing_stays(stage)
-
-
-async def test_a_ticket_whose_name_is_shared_is_not_taken_for_ours_and_is_searched_for_by_its_own_id() -> None:
-    """Each create, also the one after an expired session, has a new id."""
-    async with scene() as stage, no_task_stays():
-        names = set()
-        for _ in range(2):
-            lease = await Lock(stage.zk, stage.path).acquire()
-            names.add(lease.path.partition("-lock-")[0])
-            await lease.release()
-        with stage.server.drop_after("create", session=stage.zk.session_id) as cut:
-            refusal = stage.server.refuse_connections()
-            acquiring = asyncio.create_task(Lock(stage.zk, stage.path).acquire())
-            await cut.until_hit()
-        (old,) = await until_line(stage.other, stage.path, 1)
-        stage.server.expire(stage.zk.session_id)
-        refusal.end()
-        lease = await acquiring
-        names |= {lease.path.partition("-lock-")[0], f"{stage.path}/{old}".partition("-lock-")[0]}
-        assert len(names) == 4
-        assert await line(stage.other, stage.path) == [lease.path.rpartition("/")[2]]
-        assert lease.ticket.node.session_id == stage.zk.session_id
-        await lease.release()
         await nothing_stays(stage)

@@ -62,56 +62,6 @@ async def test_what_another_client_writes_into_the_holders_node_ends_the_lease(
         await lease.release()
 
 
-async def test_it_ends_the_lease_of_a_ticket_that_has_waited(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        first = await Lock(other, path).acquire()
-        waiter = await start_waiting(zk, Lock(zk, path), 2)
-        await first.release()
-        lease = await waiter
-        await other.set(lease.path, b"forged")
-        assert (await ended(lease)).why == "another client has written into it"
-        await lease.release()
-
-
-async def test_a_write_before_the_own_node_is_watched_is_noticed() -> None:
-    async with scene() as stage:
-        with stage.server.hold_replies("getData", session=stage.zk.session_id) as watch:
-            lease = await Lock(stage.zk, stage.path).acquire()
-            await watch.until_hit()
-            await stage.other.set(lease.path, b"forged, and seen by no watch")
-        assert (await stage.zk.get(lease.path)).data
-        await stage.other.set(lease.path, b"again")
-        assert (await ended(lease)).why == "another client has written into it"
-        await lease.release()
-
-
-async def test_a_leader_notices_a_write_when_it_writes_itself() -> None:
-    async with scene() as stage:
-        term = await Election(stage.zk, stage.path).acquire()
-        await stage.other.set(term.path, b"forged")
-        with pytest.raises(LockLostError, match="another client has written into it"):
-            await term.set(b"ours")
-        await term.resign()
-        assert await line(stage.other, stage.path) == []
-
-
-async def test_what_the_holder_writes_itself_does_not_end_the_lease(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        term = await Election(zk, f"{path}-e", b"1").acquire()
-        timed = await TimedLock(zk, f"{path}-t", 60).acquire()
-        writer = await ReadWriteLock(zk, f"{path}-w").write().acquire()
-        await until_armed(3, zk)
-        reader = await writer.downgrade()
-        for data in (b"2", b"3"):
-            await asyncio.gather(term.set(b"x"), term.set(data), timed.extend(60), timed.extend(50))
-        await until_armed(3, zk)
-        await zk.ping()
-        for lease in (term, timed, reader):
-            lease.check()
-            await lease.release()
-        assert await other.get_children("/") is not None
-
-
 async def test_a_write_that_was_cancelled_or_cut_off_is_not_taken_for_another_clients() -> None:
     async with scene() as stage:
         term = await Election(stage.zk, stage.path).acquire()
@@ -163,22 +113,6 @@ async def test_a_forged_downgrade_lets_no_reader_in_beside_a_writer(
         transaction.create(f"{path}/guarded")
         assert isinstance(await outcome(transaction.commit()), TransactionError)
         await writer.release()
-
-
-@pytest.mark.parametrize("forged", FORGED_DOWNGRADES)
-async def test_a_forged_downgrade_is_not_believed_while_the_writer_cannot_notice_it(forged: bytes) -> None:
-    async with scene() as stage:
-        writer = await ReadWriteLock(stage.zk, stage.path).write().acquire()
-        reader = await start_waiting(stage.other, ReadWriteLock(stage.other, stage.path).read(), 2)
-        async with stage.server.hold_replies(session=stage.zk.session_id):
-            await stage.other.set(writer.path, forged)
-            await until_armed(2, stage.other)  # it has read the node again
-            await stage.other.ping()
-            assert not reader.done()
-            assert await ReadWriteLock(stage.other, stage.path).read().try_acquire() is None
-            assert writer.is_certain()
-        await ended(writer)
-        await (await reader).release()
 
 
 @pytest.mark.parametrize("make", [KINDS["lock"], KINDS["write lock"], KINDS["semaphore"], KINDS["election"]])

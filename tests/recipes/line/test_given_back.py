@@ -12,9 +12,7 @@ from recipes import (
     Election,
     Lock,
     LockLostError,
-    MultiLease,
     MultiLock,
-    Queue,
     ReadWriteLock,
     ReentrantLock,
     Semaphore,
@@ -23,7 +21,7 @@ from recipes import (
 )
 from recipes.line.locking import Locking
 from tests.support.everywhere import Scene, nothing_stays, scene
-from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until, until_line
+from tests.support.recipes import no_task_stays, outcome, until, until_line
 from zkwire import Client
 
 pytestmark = pytest.mark.limit(20)
@@ -102,46 +100,6 @@ async def test_the_body_is_stopped_and_the_node_is_deleted_when_it_has_ended(
         await nothing_stays(stage)
 
 
-@every_kind
-async def test_the_body_may_release_its_own_lease_and_go_on(make: Callable[[Client], Locking[Any]]) -> None:
-    async with scene(P) as stage, no_task_stays():
-        async with make(stage.zk) as lease:
-            await lease.release()
-            assert lease.is_released
-            await asyncio.sleep(0)
-            assert not await _still_held(stage, make)
-        await nothing_stays(stage)
-
-
-async def test_the_release_of_one_lock_of_several_stops_the_body() -> None:
-    """Pitfall 90."""
-    async with scene(P) as stage, no_task_stays():
-        body = Body(ALL["set of locks"](stage.zk))
-        lease: MultiLease = await body.lease
-        body.may_end.set()
-        await lease.leases[P].release()
-        assert isinstance(await outcome(body.task), LockLostError)
-        assert lease.is_released
-        await nothing_stays(stage)
-
-
-async def test_a_claim_is_handed_back_when_its_body_has_ended() -> None:
-    """Pitfall 90."""
-    async with scene(P) as stage, no_task_stays():
-        queue = Queue(stage.zk, P)
-        await queue.put(b"item")
-        body = Body(queue.claim())
-        item = await body.lease
-        body.may_end.set()
-        await item.release()
-        assert isinstance(await outcome(body.task), LockLostError)
-        async with queue.claim(within=5) as item:
-            await item.release()
-            await asyncio.sleep(0)  # the body goes on
-        async with queue.claim(within=5) as item:
-            assert item == b"item"
-
-
 async def test_all_nested_bodies_are_stopped_and_a_count_of_its_own_is_only_given_back() -> None:
     """Pitfall 90."""
     async with scene(P) as stage, no_task_stays():
@@ -171,26 +129,6 @@ async def test_all_nested_bodies_are_stopped_and_a_count_of_its_own_is_only_give
         await nothing_stays(stage)
 
 
-@pytest.mark.parametrize("waits", ["task", "shield", "gather", "group"])
-async def test_a_body_that_waits_for_the_task_that_releases_is_stopped_all_the_same(waits: str) -> None:
-    async with scene(P) as stage, no_task_stays():
-        with body_raises(LockLostError, match=BY_OTHER):
-            async with asyncio.timeout(5), Lock(stage.zk, P) as lease:
-                releasing = asyncio.create_task(lease.release())
-                if waits == "task":
-                    await releasing
-                elif waits == "shield":
-                    await asyncio.shield(releasing)
-                elif waits == "gather":
-                    await asyncio.gather(releasing, asyncio.Event().wait())
-                else:
-                    async with asyncio.TaskGroup() as group:
-                        group.create_task(lease.release())
-        assert this_task().cancelling() == 0
-        await asyncio.wait([releasing])
-        await nothing_stays(stage)
-
-
 async def test_a_release_does_not_wait_for_a_body_that_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -214,38 +152,6 @@ async def test_a_release_does_not_wait_for_a_body_that_waits_for_it(
             assert body.has_ended
             assert await losing is None
             await again
-        await nothing_stays(stage)
-
-
-async def test_a_release_that_is_cancelled_stops_the_body_all_the_same() -> None:
-    async with scene(P) as stage, no_task_stays():
-        body = Body(Lock(stage.zk, P))
-        releasing = asyncio.create_task((await body.lease).release())
-        await until(lambda: body.is_stopping)
-        releasing.cancel()
-        assert isinstance(await outcome(releasing), asyncio.CancelledError)
-        assert len(await line(stage.other, P)) == 1
-        body.may_end.set()
-        assert isinstance(await outcome(body.task), LockLostError)
-        await nothing_stays(stage)
-
-
-async def test_a_body_that_comes_to_its_end_in_spite_of_the_cancellation_raises_nothing() -> None:
-    """It has held the lock to its end."""
-    async with scene(P) as stage, no_task_stays():
-        entered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        async def stubborn() -> None:
-            async with Lock(stage.zk, P) as lease:
-                entered.set_result(lease)
-                with suppress(asyncio.CancelledError):
-                    await asyncio.Event().wait()
-                lease.check()
-
-        task = asyncio.create_task(stubborn())
-        await (await entered).release()
-        assert await outcome(task) is None
-        assert await line(stage.other, P) == []
         await nothing_stays(stage)
 
 

@@ -15,19 +15,16 @@ from tests.support.queues import Counting
 from tests.support.recipes import (
     all_watches,
     body_raises,
-    expire,
     line,
     make_uncertain,
     no_task_stays,
     outcome,
-    proxied,
     two_clients,
     until,
     until_armed,
     until_line,
     until_watches,
 )
-from zkwire import ACL, Perms, ThrottledError, TransactionError
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -54,35 +51,6 @@ async def test_a_lease_that_is_over_needs_no_garbage_collector() -> None:
         finally:
             gc.enable()
         assert kept == []
-
-
-async def test_releasing_again_does_not_free_the_next_holder(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path)
-        first = await lock.acquire()
-        await first.release()
-        second = await lock.acquire()
-        await first.release()
-        assert await lock.try_acquire() is None
-        second.check()
-        await second.release()
-
-
-@pytest.mark.parametrize("end", ["deleted", "released"])
-async def test_its_transaction_commits_only_while_the_node_exists(zookeeper: RealServer, path: str, end: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        lease = await Lock(zk, path).acquire()
-        async with lease.transaction() as transaction:
-            transaction.create(f"{path}-order", b"1")
-        assert await zk.exists(f"{path}-order") is not None
-        await (other.delete(lease.path) if end == "deleted" else lease.release())
-        with pytest.raises(TransactionError) as error:
-            async with lease.transaction() as transaction:
-                transaction.set(f"{path}-order", b"2")
-        assert error.value.index == 0
-        assert (await zk.get(f"{path}-order")).data == b"1"
-        assert isinstance(await lease.lost(), LockLostError) == (end == "deleted")
-        await lease.release()
 
 
 # -- deletion by somebody else ----------------------------------------------------------------------------------------
@@ -114,19 +82,6 @@ async def test_a_deleted_node_is_a_loss(zookeeper: RealServer, path: str) -> Non
             pass
 
 
-async def test_a_deletion_after_changes_of_data_is_noticed(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        lease = await Election(zk, path).acquire()
-        for note in (b"1", b"2"):
-            await until_watches(zookeeper, 1)
-            await lease.set(note)
-        await until_watches(zookeeper, 1)
-        lease.check()
-        await other.delete(lease.path)
-        assert isinstance(await lease.lost(), LockLostError)
-        await lease.release()
-
-
 async def written(zk: zkwire.Client, path: str, data: bytes) -> bool:
     """Return whether the node has this data."""
     return (await zk.get(path)).data == data
@@ -150,82 +105,7 @@ async def test_a_deletion_is_noticed_after_a_change_that_came_together_with_the_
         await lease.release()
 
 
-async def test_a_node_that_the_holder_may_not_read_is_a_loss(zookeeper: RealServer, path: str) -> None:
-    """Its deletion by somebody else would go unnoticed."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path, acl=[ACL(Perms.ALL & ~Perms.READ, "world", "anyone")])
-        await zk.create(path)
-        with pytest.raises(LockLostError, match=f"{path}.*the ACL does not allow the operation"):
-            async with lock:
-                await asyncio.get_running_loop().create_future()
-        assert await line(zk, path) == []
-
-
-async def test_a_server_that_throttles_is_asked_for_the_watch_again() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        with server.answering("getData", ThrottledError, times=2) as throttled:
-            lease = await Lock(zk, "/lock").acquire()
-            await throttled.until_hit(2)
-        await until_armed(1, zk)
-        lease.check()
-        await zk.delete(lease.path)
-        assert str(await lease.lost()).count(DELETED) == 1
-
-
-async def test_a_cut_of_the_connection_is_no_loss_and_the_node_is_watched_still(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        lease = await Lock(zk, path).acquire()
-        await until_watches(zookeeper, 1)
-        for number in range(3):
-            proxy.drop(reset=number == 1)
-            await proxy.connected(number + 2)
-            await zk.ping()
-            lease.check()
-        await safe.delete(lease.path)  # it is still watched
-        error = await lease.lost()
-        assert isinstance(error, LockLostError)
-        assert error.why == "another client has deleted it"
-        await lease.release()
-
-
 # -- the end of the session -------------------------------------------------------------------------------------------
-
-
-async def test_an_expired_session_is_a_loss(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 14."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path)
-        lease = await lock.acquire()
-        session = zk.session_id
-        await expire(zookeeper, zk)
-        assert isinstance(await lease.lost(), LockLostError)
-        with pytest.raises(LockLostError):
-            lease.check()
-        await lease.release()
-        async with lock.hold(within=10) as again:  # in a new session
-            assert again.token > lease.token
-        assert zk.session_id != session
-
-
-async def test_an_expired_session_that_is_not_renewed_is_a_loss(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts, renew=False) as zk:
-        with body_raises(LockLostError):
-            async with Lock(zk, path):
-                await expire(zookeeper, zk)
-                await asyncio.Event().wait()
-
-
-async def test_closing_the_client_is_a_loss(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 6."""
-    zk = await zkwire.connect(zookeeper.hosts)
-    with body_raises(LockLostError):
-        async with Lock(zk, path):
-            await until_watches(zookeeper, 1)
-            closing = asyncio.create_task(zk.close())
-            await asyncio.Event().wait()
-    await closing
 
 
 async def test_closing_the_client_ends_certainty_before_the_server_answers(zookeeper: RealServer, path: str) -> None:
@@ -248,37 +128,6 @@ async def test_closing_the_client_ends_certainty_before_the_server_answers(zooke
             assert ("the client is closed" if watched else "its session is over") in str(await losing)
             hold.release()
             await closing
-
-
-# -- a silent server --------------------------------------------------------------------------------------------------
-
-
-async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own: RealServer, path: str) -> None:
-    """Pitfalls 14, 37 and 63: the server is paused, and the loss is noticed within the timeout."""
-    timeout = 2.0
-    loop = asyncio.get_running_loop()
-    async with zkwire.connect(zookeeper_own.hosts, session_timeout=timeout) as zk:
-        lock = Lock(zk, path)
-        waiters: list[asyncio.Task[Lease]] = []
-        with body_raises(LockLostError, match="has not confirmed it"):
-            async with lock as lease:
-                waiters.append(asyncio.create_task(Lock(zk, path).acquire()))
-                await until_armed(all_watches(2), zk)
-                # What the handshake has proven is used up; one proof after the other keeps half of the timeout certain.
-                await until(lambda: lease.certain_for() <= 0.65 * timeout)
-                zookeeper_own.pause()
-                paused = loop.time()
-                await asyncio.Event().wait()
-        noticed = loop.time()
-        assert noticed - paused <= 0.65 * timeout + 0.25  # nothing was answered after the pause
-        assert not lease.is_certain()
-        assert not waiters[0].done()
-        zookeeper_own.resume()
-        again = await waiters[0]
-        again.check()
-        assert again.token > lease.token
-        await again.release()
-        await until_line(zk, path, 0)
 
 
 # -- the end of a lease, in all its forms -----------------------------------------------------------------------------
@@ -408,33 +257,6 @@ async def test_a_loss_that_is_found_after_the_release_does_not_count(caplog: pyt
         await nothing_stays(stage)
 
 
-async def test_a_body_in_which_the_lease_is_released_ends_without_a_loss() -> None:
-    async with scene() as stage:
-        async with Lock(stage.zk, stage.path) as lease:
-            await lease.release()
-            await lease.release()
-            assert (lease.is_released, lease.is_over) == (True, True)
-            assert await lease.lost() is None
-        assert (lease.is_released, lease.is_over) == (True, True)
-        await nothing_stays(stage)
-
-
-async def test_a_lease_that_is_acquired_again_is_over_when_it_is_released_as_often() -> None:
-    async with scene() as stage:
-        lease = await Lock(stage.zk, stage.path).acquire()
-        lease.acquired_again()
-        lease.acquired_again()
-        for _ in range(2):
-            await lease.release()
-            lease.check()
-            assert not lease.is_released
-        await lease.release()
-        assert lease.is_released
-        with pytest.raises(RuntimeError, match="was released"):
-            lease.acquired_again()
-        await nothing_stays(stage)
-
-
 async def test_a_ticket_is_passed_on_only_while_it_is_certain() -> None:
     async with scene() as stage:
         lock = Lock(stage.zk, stage.path, local_passes=5)
@@ -464,3 +286,44 @@ async def test_a_lease_is_certain_to_the_last_moment() -> None:
         assert error.why.startswith("the session may have expired")
         await lease.release()
         await nothing_stays(stage)
+
+
+async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own: RealServer, path: str) -> None:
+    """Pitfalls 14, 37 and 63: the server is paused, and the loss is noticed within the timeout."""
+    timeout = 2.0
+    loop = asyncio.get_running_loop()
+    async with zkwire.connect(zookeeper_own.hosts, session_timeout=timeout) as zk:
+        lock = Lock(zk, path)
+        waiters: list[asyncio.Task[Lease]] = []
+        with body_raises(LockLostError, match="has not confirmed it"):
+            async with lock as lease:
+                waiters.append(asyncio.create_task(Lock(zk, path).acquire()))
+                await until_armed(all_watches(2), zk)
+                # What the handshake has proven is used up; one proof after the other keeps half of the timeout certain.
+                await until(lambda: lease.certain_for() <= 0.65 * timeout)
+                zookeeper_own.pause()
+                paused = loop.time()
+                await asyncio.Event().wait()
+        noticed = loop.time()
+        assert noticed - paused <= 0.65 * timeout + 0.25  # nothing was answered after the pause
+        assert not lease.is_certain()
+        assert not waiters[0].done()
+        zookeeper_own.resume()
+        again = await waiters[0]
+        again.check()
+        assert again.token > lease.token
+        await again.release()
+        await until_line(zk, path, 0)
+
+
+async def test_a_deletion_after_changes_of_data_is_noticed(zookeeper: RealServer, path: str) -> None:
+    async with two_clients(zookeeper) as (zk, other):
+        lease = await Election(zk, path).acquire()
+        for note in (b"1", b"2"):
+            await until_watches(zookeeper, 1)
+            await lease.set(note)
+        await until_watches(zookeeper, 1)
+        lease.check()
+        await other.delete(lease.path)
+        assert isinstance(await lease.lost(), LockLostError)
+        await lease.release()

@@ -13,17 +13,14 @@ from recipes.line.locking import Hold, Locking
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.recipes import (
     body_raises,
-    expire,
     line,
     no_task_stays,
     outcome,
     this_task,
     two_clients,
-    until_armed,
     until_line,
     until_watches,
 )
-from zkwire import SessionExpiredError
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
@@ -50,17 +47,6 @@ async def test_a_loss_cancels_the_body_and_raises_the_loss(zookeeper: RealServer
         await asyncio.sleep(0)
 
 
-async def test_a_loss_is_raised_from_a_body_that_swallows_the_cancellation(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        with body_raises(LockLostError, match=DELETED):
-            async with Lock(zk, path) as lease:
-                await other.delete(lease.path)
-                with suppress(asyncio.CancelledError):
-                    await asyncio.Event().wait()
-                await asyncio.sleep(0)  # the body goes on to its end
-        assert this_task().cancelling() == 0
-
-
 async def test_a_loss_is_raised_from_a_body_that_ends_without_noticing(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, other):
         with body_raises(LockLostError, match=DELETED):
@@ -76,6 +62,13 @@ async def test_a_loss_is_raised_from_a_body_that_ends_without_noticing(zookeeper
         assert this_task().cancelling() == 0
 
 
+async def lost_in_body(lease: Lease) -> bool:
+    """Wait in a body, in spite of the cancellation, until the lease is lost."""
+    with suppress(asyncio.CancelledError):
+        await lease.lost()
+    return not lease.is_certain()
+
+
 async def test_an_error_of_the_body_is_raised_in_place_of_the_loss(zookeeper: RealServer, path: str) -> None:
     async with two_clients(zookeeper) as (zk, other):
         for lost in (False, True):
@@ -87,23 +80,6 @@ async def test_an_error_of_the_body_is_raised_in_place_of_the_loss(zookeeper: Re
                     raise KeyError("mine")
             assert await line(zk, path) == []
             assert this_task().cancelling() == 0
-
-
-async def lost_in_body(lease: Lease) -> bool:
-    """Wait in a body, in spite of the cancellation, until the lease is lost."""
-    with suppress(asyncio.CancelledError):
-        await lease.lost()
-    return not lease.is_certain()
-
-
-async def test_an_error_of_the_session_becomes_the_loss(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        with body_raises(LockLostError) as error:
-            async with Lock(zk, path) as lease:
-                await expire(zookeeper, zk)
-                await lost_in_body(lease)
-                raise SessionExpiredError("as a verb in the body would")
-        assert isinstance(error.value.__cause__, SessionExpiredError)
 
 
 @pytest.mark.parametrize("turns", range(-1, 5))
@@ -143,47 +119,6 @@ async def test_a_cancellation_from_outside_wins_over_a_loss_at_the_same_time(
         await until_line(other, path, 0)
 
 
-async def test_a_cancellation_from_outside_wins_over_a_loss_in_the_same_step(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        for loss_first in (True, False):
-            entered: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
-
-            async def body(entered: asyncio.Future[Lease]) -> None:
-                async with Lock(zk, path) as lease:
-                    entered.set_result(lease)
-                    await asyncio.Event().wait()
-
-            task = asyncio.create_task(body(entered))
-            lease = await entered
-            if not loss_first:
-                task.cancel()
-            lease._lose("a test")
-            if loss_first:
-                task.cancel()
-            assert isinstance(await outcome(task), asyncio.CancelledError)
-            await until_line(zk, path, 0)
-
-
-async def test_timeouts_around_and_inside_a_body_keep_their_errors(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1), Lock(zk, path):
-                await asyncio.Event().wait()
-        assert await line(zk, path) == []
-        with body_raises(LockLostError):
-            async with asyncio.timeout(20), Lock(zk, path) as lease:
-                await other.delete(lease.path)
-                await asyncio.Event().wait()
-        with body_raises(LockLostError):  # a timeout inside
-            async with Lock(zk, path) as lease, asyncio.timeout(20):
-                await other.delete(lease.path)
-                await asyncio.Event().wait()
-        with pytest.raises(TimeoutError):
-            async with Lock(zk, path) as lease, asyncio.timeout(0.1):
-                await asyncio.Event().wait()
-        assert await line(zk, path) == []
-
-
 async def test_a_timeout_wins_over_a_loss_at_the_same_time(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk:
         for loss_first in (True, False):
@@ -198,39 +133,6 @@ async def test_a_timeout_wins_over_a_loss_at_the_same_time(zookeeper: RealServer
                     await asyncio.Event().wait()
             assert this_task().cancelling() == 0
             await until_line(zk, path, 0)
-
-
-@pytest.mark.parametrize("which", ["outer", "inner", "both"])
-async def test_of_nested_bodies_the_one_of_the_lost_lease_raises(zookeeper: RealServer, path: str, which: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        with body_raises(LockLostError) as error:
-            async with (
-                Lock(zk, f"{path}-outer") as outer,
-                Lock(zk, f"{path}-inner") as inner,
-            ):
-                async with other.transaction() as transaction:
-                    if which != "inner":
-                        transaction.delete(outer.path)
-                    if which != "outer":
-                        transaction.delete(inner.path)
-                await asyncio.Event().wait()
-        assert error.value.path == (inner.path if which == "inner" else outer.path)
-        assert this_task().cancelling() == 0
-        for at in ("outer", "inner"):
-            assert await line(zk, f"{path}-{at}") == []
-
-
-async def test_a_loss_cancels_a_task_group_in_the_body(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        async with asyncio.TaskGroup() as group:
-
-            async def body() -> None:
-                async with Lock(zk, path) as lease, asyncio.TaskGroup() as inner:
-                    inner.create_task(asyncio.Event().wait())
-                    await other.delete(lease.path)
-
-            task = group.create_task(outcome(body()))
-        assert isinstance(task.result(), LockLostError)
 
 
 async def test_check_in_the_body_raises_in_place(zookeeper: RealServer, path: str) -> None:
@@ -282,38 +184,6 @@ async def test_a_block_may_be_left_by_another_task() -> None:
             assert await line(stage.other, stage.path) == []
 
 
-async def test_the_task_that_leaves_gets_the_loss() -> None:
-    async with scene() as stage, no_task_stays():
-        lock = Lock(stage.zk, stage.path)
-        stack = await entered(lock)
-        await until_armed(1, stage.zk)
-        (ticket,) = await line(stage.other, stage.path)
-        await stage.other.delete(f"{stage.path}/{ticket}")
-        with pytest.raises(LockLostError):
-            await stack.aclose()
-        async with AsyncExitStack() as ours:
-            await ours.enter_async_context(lock)
-            await until_armed(1, stage.zk)
-            (ticket,) = await line(stage.other, stage.path)
-            with body_raises(asyncio.CancelledError):
-                await stage.other.delete(f"{stage.path}/{ticket}")
-                await asyncio.Event().wait()
-            assert isinstance(await asyncio.create_task(outcome(ours.aclose())), LockLostError)
-            assert this_task().uncancel() == 0  # the cancelled task did not leave the block itself
-
-
-async def test_of_several_holds_that_of_a_finished_task_is_left() -> None:
-    async with scene() as stage, no_task_stays():
-        semaphore = Semaphore(stage.zk, stage.path, 3)
-        async with semaphore as inside:
-            stacks = [await entered(semaphore) for _ in range(2)]
-            for left, stack in enumerate(stacks):
-                assert len(await line(stage.other, stage.path)) == 3 - left
-                await asyncio.create_task(stack.aclose())
-            inside.check()
-        assert await line(stage.other, stage.path) == []
-
-
 async def test_another_task_cannot_leave_one_of_several_holds_of_running_tasks() -> None:
     async with scene() as stage, no_task_stays():
         semaphore = Semaphore(stage.zk, stage.path, 2)
@@ -338,21 +208,6 @@ async def test_another_task_cannot_leave_one_of_several_holds_of_running_tasks()
         assert await line(stage.other, stage.path) == []
 
 
-async def test_a_hold_that_one_task_enters_cannot_be_entered_by_another() -> None:
-    """The second lease would take the place of the first one, which nobody could release any more."""
-    async with scene("/recipe") as stage:
-        hold = Semaphore(stage.zk, stage.path, 2).hold()
-        first = asyncio.create_task(hold.__aenter__())
-        await asyncio.sleep(0)
-        with pytest.raises(RuntimeError, match="entered already"):
-            await hold.__aenter__()
-        await first
-        await hold.__aexit__(None, None, None)
-        async with hold:
-            assert len(await stage.other.get_children(stage.path)) == 1
-        await nothing_stays(stage)
-
-
 # -- a hold that is used again ----------------------------------------------------------------------------------------
 
 
@@ -362,24 +217,6 @@ async def lost_body(hold: Hold[Lease]) -> None:
         async with hold as lease:
             asyncio.get_running_loop().call_soon(lease._lose, "a test")
             await asyncio.Event().wait()
-
-
-async def test_a_hold_that_was_lost_may_be_used_again_and_starts_afresh() -> None:
-    async with scene() as stage, no_task_stays():
-        hold = Lock(stage.zk, stage.path).hold()
-        await lost_body(hold)
-        async with hold as lease:
-            # The end of an inner body stops the outer one only if that is lost.
-            async with Lock(stage.zk, f"{stage.path}-inner"):
-                pass
-            for _ in range(3):
-                await asyncio.sleep(0)
-            lease.check()
-            await lease.release()  # nothing is left to be done at the end of the body
-            assert lease.is_released
-        await lost_body(hold)
-        assert this_task().cancelling() == 0
-        await nothing_stays(stage)
 
 
 async def test_a_cancellation_of_a_hold_that_was_lost_before_is_passed_on() -> None:

@@ -104,45 +104,6 @@ async def test_every_body_is_stopped(nesting: Nesting, swallows: bool) -> None:
                 await _lose_in_innermost(stage, nesting(stage.zk), swallows=swallows)
 
 
-@every_nesting
-async def test_a_body_that_does_not_wait_any_more_is_not_cancelled_behind_its_end(nesting: Nesting) -> None:
-    """Pitfall 73: the cancellation must not hit what the task awaits after the outer body."""
-    async with stage_of_locks() as stage:
-        outer, inner = nesting(stage.zk)[:2]
-        with body_raises(LockLostError, match="deleted"):
-            async with outer():
-                with body_raises(LockLostError):
-                    async with inner() as lease:
-                        await stage.other.delete(node_of(lease))
-                        await _forever()
-        for _ in range(3):
-            await asyncio.sleep(0)
-
-
-async def test_a_timeout_and_a_task_group_between_two_bodies_do_not_save_the_outer_one() -> None:
-    """Pitfall 73: the timeout strikes together with the loss, and its own error is caught."""
-    async with stage_of_locks() as stage:
-        lock = ReentrantLock(stage.zk, P)
-        with body_raises(LockLostError, match="deleted"):
-            async with lock:
-                with body_raises(TimeoutError):
-                    async with asyncio.timeout(None) as limit, asyncio.TaskGroup() as group, lock as lease:
-                        group.create_task(_forever())
-                        loop = asyncio.get_running_loop()
-                        loop.call_soon(limit.reschedule, loop.time())
-                        loop.call_soon(lease._lose, "deleted")
-                        await _forever()
-                await asyncio.wait_for(_forever(), 5)
-
-
-async def test_a_timeout_around_both_bodies_keeps_its_error() -> None:
-    async with stage_of_locks() as stage:
-        lock = ReentrantLock(stage.zk, P)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1), lock, lock:
-                await _forever()
-
-
 async def test_a_cancellation_from_elsewhere_wins() -> None:
     async with stage_of_locks() as stage:
         lock = ReentrantLock(stage.zk, P)
@@ -183,32 +144,6 @@ async def test_a_lost_outer_lease_stops_its_body_although_the_inner_body_swallow
                     with pytest.raises(asyncio.CancelledError):
                         await _forever()
                 await asyncio.wait_for(_forever(), 5)
-
-
-async def test_an_outer_lease_that_is_lost_later_stops_a_body_that_has_survived_the_loss_of_its_own() -> None:
-    """Pitfall 73: the inner body has caught the LockLostError of `check`."""
-    async with stage_of_locks() as stage:
-        with body_raises(LockLostError, match="deleted"):
-            async with Lock(stage.zk, P) as outer, Lock(stage.zk, f"{P}-2") as inner:
-                with pytest.raises(LockLostError):
-                    raise inner._lose("for a test")
-                await stage.other.delete(outer.path)
-                await asyncio.wait_for(_forever(), 5)
-
-
-async def test_clean_up_between_two_bodies_is_not_disturbed_while_the_cancellation_passes() -> None:
-    async with stage_of_locks() as stage:
-        cleaned_up = False
-        with body_raises(LockLostError, match="deleted"):
-            async with Lock(stage.zk, P) as lease:
-                try:
-                    async with Lock(stage.zk, f"{P}-2"):
-                        await stage.other.delete(lease.path)
-                        await _forever()
-                finally:
-                    await stage.zk.ping()
-                    cleaned_up = True
-        assert cleaned_up
 
 
 async def test_clean_up_between_two_bodies_is_not_disturbed_if_the_release_of_the_inner_one_was_stopped() -> None:

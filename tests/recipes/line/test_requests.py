@@ -210,20 +210,6 @@ async def test_a_try_reads_what_has_made_a_try_fail_before_and_only_once(monkeyp
         await nothing_stays(stage)
 
 
-async def test_a_try_of_a_semaphore_reads_as_many_as_there_are_permits(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with scene(P) as stage, no_task_stays():
-        held = [Semaphore(stage.other, P, 2) for _ in range(2)]
-        async with behind(stage, held, [Semaphore(stage.other, P, 2)]) as (line_, names):
-            writes, semaphore = Writes(stage.zk, monkeypatch), Semaphore(stage.zk, P, 2)
-            await trying(semaphore, writes, names)
-            assert await trying(semaphore, writes, names) == ["GetData A", "GetData B"]
-            assert await trying(semaphore, writes, names) == []
-            await line_[0].release()
-            for lease in (line_[1], await line_[2]):
-                await lease.release()
-        await nothing_stays(stage)
-
-
 async def test_a_try_that_succeeds_reads_no_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene(P) as stage, no_task_stays():
         holder = await Semaphore(stage.other, P, 2).acquire()
@@ -236,20 +222,6 @@ async def test_a_try_that_succeeds_reads_no_holder(monkeypatch: pytest.MonkeyPat
             assert writes.named(names) == [["Create NEW", "GetChildren LINE", "GetData LINE"]]
             await lease.release()
         await holder.release()
-
-
-async def test_a_try_that_is_cancelled_while_it_reads_a_blocker_leaves_no_ticket() -> None:
-    async with scene(P) as stage, no_task_stays():
-        held = await Lock(stage.other, P).acquire()
-        with stage.server.hold_replies("getData", session=stage.zk.session_id) as asked:
-            trying = asyncio.create_task(ReadWriteLock(stage.zk, P).read().try_acquire())
-            await asked.until_hit()
-            assert len(await line(stage.other, P)) == 2
-            trying.cancel()
-            assert isinstance(await outcome(trying), asyncio.CancelledError)
-        await until_line(stage.other, P, 1)
-        await held.release()
-        await nothing_stays(stage)
 
 
 def in_order(monkeypatch: pytest.MonkeyPatch, *zks: Client) -> None:
@@ -367,24 +339,6 @@ async def test_a_reader_that_tries_reads_a_single_writer(
         await nothing_stays(stage)
 
 
-async def test_a_reader_that_tries_behind_several_writers_reads_the_first_one_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One of them at least is no holder, and only a holder lets readers in."""
-    async with scene(P) as stage, no_task_stays():
-        await make_known(stage.zk, P)
-        writing = [ReadWriteLock(stage.other, P).write() for _ in range(2)]
-        async with behind(stage, writing[:1], writing[1:]) as (line_, names):
-            writes, reading = Writes(stage.zk, monkeypatch), ReadWriteLock(stage.zk, P).read()
-            assert [await trying(reading, writes, names) for _ in range(3)] == [[], ["GetData A"], []]
-            await line_[0].release()
-            await (await line_[1]).release()
-            lease = await reading.try_acquire()
-            assert lease is not None
-            await lease.release()
-        await nothing_stays(stage)
-
-
 @pytest.mark.parametrize("error", [zkwire.NoNodeError, zkwire.NoAuthError, zkwire.ThrottledError])
 async def test_a_try_whose_blocker_cannot_be_read_takes_it_for_a_ticket_unless_it_is_gone(
     error: type[zkwire.ServerError],
@@ -427,23 +381,6 @@ async def test_a_waiter_whose_whole_line_was_deleted_while_it_was_cut_off_takes_
         lease.check()
         await lease.release()
         await held.release()
-        await nothing_stays(stage)
-
-
-@pytest.mark.parametrize(
-    ("kind", "operation"),
-    [("lock", "getData"), ("lock", "getChildren"), ("semaphore", "sync"), ("semaphore", "getData")],
-)
-async def test_a_refusal_after_a_reconnect_is_raised_and_leaves_no_ticket(kind: str, operation: str) -> None:
-    async with scene(P) as stage, no_task_stays():
-        held = await KINDS[kind](stage.other).acquire()
-        waiter = await start_waiting(stage.other, KINDS[kind](stage.zk), 2)
-        session = stage.zk.session_id
-        with stage.server.answering(operation, zkwire.QuotaExceededError, session=session, times=None):
-            stage.server.drop(session)
-            await stage.zk.ping()
-            await held.release()  # the first event from the new connection
-            assert isinstance(await outcome(waiter), zkwire.QuotaExceededError)
         await nothing_stays(stage)
 
 

@@ -87,13 +87,3 @@ async def test_a_request_that_has_failed_when_it_is_given_up_is_not_reported() -
         assert ticket.watch_request is None
         ticket.watches.cancel()
         assert await line(stage.other, stage.path) == []
-
-
-async def test_a_request_that_was_cancelled_already_may_be_given_up() -> None:
-    async with scene() as stage:
-        ticket = await a_ticket(stage.zk, stage.path)
-        assert ticket.watch_request is not None
-        ticket.watch_request.cancel()
-        await asyncio.wait([ticket.watch_request])
-        ticket.give_up()
-        await nothing_stays(stage)

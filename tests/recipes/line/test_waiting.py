@@ -77,23 +77,6 @@ async def test_a_waiter_watches_its_own_node_first_and_all_nodes_in_one_write(zo
         await (await third).release()
 
 
-async def test_the_hand_over_to_an_armed_waiter_sends_nothing(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 19: the watches are set with getData, not with exists."""
-    async with proxied(zookeeper) as (proxy, zk, zk2):
-        first = await Lock(zk, path).acquire()
-        mark = proxy.mark()
-        waiter = asyncio.create_task(Lock(zk2, path).acquire())
-        await proxy.until(lambda: asked(proxy, path, mark, "reply").count("watch") == 2)
-        mark = proxy.mark()
-        await first.release()
-        lease = await waiter
-        assert proxy.requests(mark) == []
-        assert proxy.events(mark) == [("NodeDeleted", first.path)]
-        await lease.release()
-        assert proxy.requests(mark) == ["delete"]
-        assert "exists" not in proxy.requests()
-
-
 async def test_a_departure_wakes_at_most_two_waiters(zookeeper: RealServer, path: str) -> None:
     async with AsyncExitStack() as stack:
         proxies = [await stack.enter_async_context(Proxy(zookeeper.hosts)) for _ in range(6)]
@@ -164,31 +147,6 @@ async def test_the_next_owner_resumes_before_all_other_work_for_the_event(zookee
         assert len(zk2._session.requests.watches) == 0
 
 
-async def test_a_waiter_looks_ahead_before_the_hand_over(zookeeper: RealServer, path: str) -> None:
-    """When the blocker before the last one leaves, the list is read then, and not at the hand-over."""
-    async with proxied(zookeeper) as (proxy, zk, zk2):
-        leases = [await Lock(zk, path).acquire()]
-        tasks = [asyncio.create_task(Lock(zk, path).acquire())]
-        await until_line(zk, path, 2)
-        tasks.append(asyncio.create_task(Lock(zk, path).acquire()))
-        await until_line(zk, path, 3)
-        waiter = asyncio.create_task(Lock(zk2, path).acquire())
-        await until_armed(all_watches(4), zk, zk2)
-        mark = proxy.mark()
-        tasks[0].cancel()  # the second of four: the fourth sees it leave and lists
-        await proxy.until(lambda: "watch" in asked(proxy, path, mark, "reply"))
-        assert asked(proxy, path, mark) == ["list", "watch"]
-        mark = proxy.mark()
-        await leases[0].release()
-        third = await tasks[1]
-        await zk2.ping()
-        assert proxy.requests(mark) == []  # it watches both blockers already, so it is armed without a request
-        await third.release()
-        await (await waiter).release()
-        assert proxy.requests(mark) == ["delete"]
-        assert isinstance(await outcome(tasks[0]), asyncio.CancelledError)
-
-
 @pytest.mark.parametrize("turns", range(20))
 async def test_a_waiter_that_is_cancelled_at_the_hand_over_lets_the_next_one_own(turns: int) -> None:
     """Pitfalls 10 and 11."""
@@ -215,23 +173,6 @@ async def test_a_waiter_that_is_cancelled_at_the_hand_over_lets_the_next_one_own
 
 
 # -- reconnects and sessions ------------------------------------------------------------------------------------------
-
-
-async def test_after_a_reconnect_the_line_is_listed_before_the_waiter_owns(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 1 and 17: a reconnect disarms."""
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        held, waiter, _ = await behind_a_holder(safe, zk, path)
-        await until_watches(zookeeper, 3)
-        mark = proxy.mark()
-        proxy.drop()
-        await proxy.connected(2)
-        await until_watches(zookeeper, 3)
-        await held.release()
-        lease = await waiter
-        asked = proxy.requests(mark)
-        assert asked[:2] == ["connect", "setWatches"]
-        assert "getChildren" in asked
-        await lease.release()
 
 
 @pytest.mark.parametrize("holders", [0, 1])
@@ -295,3 +236,20 @@ async def test_a_waiter_whose_node_is_written_reads_its_node_and_then_the_list(
         await until_armed(2, zk)
         await held.release()
         await (await waiter).release()
+
+
+async def test_after_a_reconnect_the_line_is_listed_before_the_waiter_owns(zookeeper: RealServer, path: str) -> None:
+    """Pitfalls 1 and 17: a reconnect disarms."""
+    async with proxied(zookeeper) as (proxy, safe, zk):
+        held, waiter, _ = await behind_a_holder(safe, zk, path)
+        await until_watches(zookeeper, 3)
+        mark = proxy.mark()
+        proxy.drop()
+        await proxy.connected(2)
+        await until_watches(zookeeper, 3)
+        await held.release()
+        lease = await waiter
+        asked = proxy.requests(mark)
+        assert asked[:2] == ["connect", "setWatches"]
+        assert "getChildren" in asked
+        await lease.release()
