@@ -6,8 +6,8 @@ from tests.support.client import Server
 
 
 @pytest.fixture
-def idle_traces_go_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Delete idle traces sooner, for plays that wait for this very often."""
+def idle_receipts_go_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delete idle write receipts sooner, for plays that wait for this very often."""
     monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 0.005)
 
 

@@ -22,8 +22,8 @@ from zkwire import SessionState
 from zkwire.testing import RealServer, Server
 
 
-async def until_no_trace(zk: zkwire.Client, path: str) -> None:
-    """Wait until no trace of a write is left below `path`."""
+async def until_no_receipt(zk: zkwire.Client, path: str) -> None:
+    """Wait until no write receipt is left below `path`."""
 
     async def is_none_left() -> bool:
         return not await below(zk, path)
@@ -73,7 +73,7 @@ async def test_clients_add_to_one_counter(zookeeper: RealServer, path: str) -> N
         await zk2.sync(path)
         assert await other.get() == -1
         assert (await zk.get(counter.path)).data == b"\xff" * 8
-        await until_no_trace(zk, counter.path)
+        await until_no_receipt(zk, counter.path)
         assert await counter.add(0) == -1
 
 
@@ -122,7 +122,7 @@ async def test_an_add_is_one_request_and_three_after_another_clients_add(zookeep
         for value in range(2, 12):
             assert await counter.add(1) == value
         assert [name for name in proxy.requests(mark) if name != "delete"] == ["multi"] * 10
-        await until_no_trace(zk, path)
+        await until_no_receipt(zk, path)
         mark = proxy.mark()
         assert await counter.add(1) == 12
         assert proxy.requests(mark) == ["multi"]

@@ -61,7 +61,7 @@ async def three_are_there(stage: Scene) -> None:
 
 
 async def settled(zk: Client, path: str) -> None:
-    """Wait until no item is taken and no ephemeral node is left: no claim, trace of a put, or ticket in a waiting line.
+    """Wait until no item is taken and no ephemeral node is left: no claim, write receipt or ticket.
 
     Servers before 3.6 cannot list a session's ephemeral nodes, so each node is looked at.
     """

@@ -29,7 +29,7 @@ from zkwire.testing.memory.faults import Hold
 # -- lost answers and cancellation ------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("idle_traces_go_soon")
+@pytest.mark.usefixtures("idle_receipts_go_soon")
 @pytest.mark.parametrize("again_after", [None, 1, 2, 3])
 async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(again_after: int | None) -> None:
     found: list[bytes] = []

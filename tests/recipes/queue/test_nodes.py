@@ -30,7 +30,7 @@ async def test_the_acl_of_each_node_of_a_queue(acl: list[ACL] | None) -> None:
             getting = asyncio.create_task(queue.get())
             await until_line(us, f"{PATH}/q/consumers", 1)
             paths = [f"{PATH}/q", *await below(us, f"{PATH}/q")]
-            stay = [path for path in paths if not path.startswith(f"{PATH}/q/put-")]  # without the traces
+            stay = [path for path in paths if not path.startswith(f"{PATH}/q/put-")]  # without the receipts
             found = {path: (await us.get_acl(path))[0] for path in stay}
             fixed = [path for path in found if "/entries/" in path or "/taken/" in path]
             assert item.path in fixed

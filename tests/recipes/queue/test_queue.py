@@ -215,7 +215,7 @@ async def test_the_requests_and_round_trips_of_each_operation(each_server: Serve
         mark = proxy.mark()
         await queue.put_many(numbers(2, 30))
         assert proxy.requests(mark) == ["multi"]
-        await settled(zk, path)  # the traces
+        await settled(zk, path)  # the write receipts
 
         async def cost(*expected: str, writes: int) -> None:
             await until(lambda: len(proxy.requests(mark)) >= len(expected))
