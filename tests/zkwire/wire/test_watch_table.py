@@ -296,6 +296,12 @@ def test_chunks_of_any_paths_are_bounded_and_lose_nothing(sizes: list[tuple[Watc
         assert count == 1 or _frame_size(request) <= CHUNK + 100
 
 
+def test_a_chunk_has_128_kib_of_paths_each_with_its_length() -> None:
+    """Pitfall 32"""
+    watches = [(DATA, f"/{number:03d}".ljust(1020, "x")) for number in range(129)]
+    assert [len(_filled(watches[:count]).rearm(1)) for count in (128, 129)] == [1, 2]
+
+
 @pytest.mark.parametrize("kind", [DATA, PERSISTENT])
 @pytest.mark.parametrize(("last", "chunks"), [(37, 3), (38, 4)])
 def test_no_request_is_a_byte_larger_than_a_small_limit_of_the_server(kind: WatchKind, last: int, chunks: int) -> None:
