@@ -120,8 +120,8 @@ async def test_requests_under_way_fail_with_the_refused_credential(zookeeper: Re
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         before = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(50)]
         adding = asyncio.create_task(zk.add_auth("no-such-scheme", b"x"))
-        behind = asyncio.create_task(zk.get("/"))
-        outcomes = await asyncio.gather(*before, adding, behind, return_exceptions=True)
+        after = asyncio.create_task(zk.get("/"))
+        outcomes = await asyncio.gather(*before, adding, after, return_exceptions=True)
         assert isinstance(outcomes[-2], zkwire.AuthFailedError)
         assert isinstance(outcomes[-1], zkwire.AuthFailedError)
         assert {type(outcome) for outcome in outcomes[:-2]} <= {str, zkwire.AuthFailedError}

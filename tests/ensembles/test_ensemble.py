@@ -1,4 +1,4 @@
-"""What only several real servers show: elections, moved sessions, servers that lag behind, reconfiguration."""
+"""What only several real servers show: elections, moved sessions, servers that lag, reconfiguration."""
 
 import asyncio
 import itertools
@@ -161,7 +161,7 @@ async def test_a_write_on_the_former_connection_of_a_moved_session_is_refused(
         await stale.close()
 
 
-# Servers that are behind
+# Servers that lag
 
 
 @pytest.mark.limit(120)

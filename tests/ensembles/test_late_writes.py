@@ -1,6 +1,6 @@
 """A real leader carries out writes of a former connection, once the handshake that the client gave up comes after them.
 
-Leader.revalidateSession makes the server of that handshake the owner of the session again, whoever has it by then.
+Leader.revalidateSession makes the server of that handshake the owner of the session again, also if another one has it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ async def test_a_write_that_a_look_has_not_shown_is_never_carried_out_pitfall_92
             await zk.sync("/")
             shown = await zk.get_children("/")
             ensemble.heal()
-            await bystander.sync("/")  # it comes through the follower, behind the writes and the handshake
+            await bystander.sync("/")  # it comes through the follower, after the writes and the handshake
             assert await bystander.get_children("/") == shown == ["zookeeper"]
 
 

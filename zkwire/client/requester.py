@@ -108,7 +108,7 @@ class Requester:
             self.strip(error)
             raise
         finally:
-            # It has the error, whose traceback has this frame, which has it: a cycle, with everything that the caller has.
+            # It has the error, whose traceback has this frame, which has it: a cycle, with all that the caller has.
             del future
 
     async def ask_and_watch(

@@ -97,7 +97,8 @@ class OnUncertain(_Callbacks):
     def add(self, callback: Callable[[], None]) -> None:
         """Have `callback` called once, when the session may have expired.
 
-        Raises: RuntimeError in another event loop or thread than the client's.
+        Raises:
+            RuntimeError: In another event loop or thread than the client's.
         """
         super().add(callback)
         # A timer may be left from callbacks that were discarded: `discard` keeps it, since the next callback is often
@@ -148,7 +149,8 @@ class OnClosed(_Callbacks):
     def add(self, callback: Callable[[], None]) -> None:
         """Have `callback` called once, in the turn of the event loop after the end; in the next turn if it is over.
 
-        Raises: RuntimeError in another event loop or thread than the client's.
+        Raises:
+            RuntimeError: In another event loop or thread than the client's.
         """
         super().add(callback)
         if self._error is not None:

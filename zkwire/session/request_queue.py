@@ -411,11 +411,9 @@ class RequestQueue:
 
     @property
     def is_cleaning_up(self) -> bool:
-        """Whether there are nodes to remove, or unanswered creates with a cancelled caller."""
+        """Whether there are nodes to remove, or unanswered calls with a cancelled caller, which may have made some."""
         calls = () if self._link is None else self._link.connection.calls
-        return self.cleanup.is_busy or any(
-            call.waiter and call.waiter.done() and traced_creates(call.request) for call in calls
-        )
+        return self.cleanup.is_busy or any(call.waiter and call.waiter.done() for call in calls)
 
     # -- within -----------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,8 @@ async def test_the_ephemeral_node_of_a_create_cancelled_at_any_moment_and_cut_of
 async def removed_at_every_moment(call: Verb, *, cut: bool = False) -> None:
     """Cancel `call`, which creates a node, at every moment; only the node of a call that was not cancelled may stay.
 
-    Arguments: `cut`, whether the create is carried out and the connection then cut, ahead of the answer.
+    Args:
+        cut: Whether the create is carried out and the connection then cut, before the answer.
     """
     is_over = False
     cuts = []

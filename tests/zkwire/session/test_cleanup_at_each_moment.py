@@ -13,7 +13,7 @@ from zkwire import Client, SessionState, ThrottledError
 
 
 class Events(zkwire.Observer):
-    """Takes note of the events of a client."""
+    """Records the events of a client."""
 
     def __init__(self) -> None:
         self.arrived: list[str] = []
@@ -138,7 +138,7 @@ async def test_a_search_spares_newer_nodes_of_others_and_names_that_are_no_numbe
 async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
     sequential: bool, carried_out: bool
 ) -> None:
-    """The second create waits in the queue when the first is cut off; the search must be sent ahead of it."""
+    """The second create waits in the queue when the first is cut off; the search must be sent before it."""
     async with a_client(max_in_flight=1) as (server, zk):
         await zk.create("/p")
         server.is_holding = carried_out

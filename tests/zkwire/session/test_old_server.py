@@ -1,4 +1,4 @@
-"""Servers that lack an operation: they answer -6 ahead of all other answers, and close the connection."""
+"""Servers that lack an operation: they answer -6 before all other answers, and close the connection."""
 
 from collections.abc import Awaitable, Callable
 
@@ -25,7 +25,7 @@ VERBS: dict[str, tuple[int, Callable[[Client], Awaitable[object]]]] = {
 
 
 async def old(peer: Peer) -> None:
-    """ZooKeeper 3.4: the reading thread refuses an unknown operation, ahead of answers that are under way."""
+    """ZooKeeper 3.4: the reading thread refuses an unknown operation, before answers that are under way."""
     await peer.handshake()
     waiting = []
     while True:

@@ -248,7 +248,8 @@ class OtherLoop:
     """What uvloop does in place of asyncio's `create_connection`, when a connection ends while it is being opened.
 
     It closes the descriptor, but neither the socket object nor the protocol learns of it.
-    Arguments: `ends`, when that happens.
+    Args:
+        ends: When that happens.
     """
 
     def __init__(self, ends: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ async def test_callers_wait_for_a_removal_as_long_as_one_of_the_removals_ends_ea
         assert zk.discard("/d").done()
         await turns()
         assert server.names("ping") == ["delete"] * 2
-        # They go on all the same, and callers wait again as soon as one has ended.
+        # They go on anyway, and callers wait again as soon as one has ended.
         server.strike = throttled("delete", path="/a")
         await asyncio.sleep(0.2)
         assert sorted(await zk.get_children("/")) == ["a", "zookeeper"]

@@ -17,7 +17,7 @@ from zkwire.wire.requests import CreateRequest, ExistsRequest
 
 
 class Records(zkwire.Observer):
-    """Takes note of the requests and the events of a client."""
+    """Records the requests and the events of a client."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str | None, str]] = []
@@ -112,7 +112,7 @@ async def test_a_removal_is_written_before_the_call_returns_and_never_ahead_of_w
         assert len(server.writes) == 1
         reading = started(zk.exists("/a"))
         await asyncio.sleep(0)
-        removals.append(zk.discard("/b"))  # behind the read, which is written by this, too
+        removals.append(zk.discard("/b"))  # after the read, which is written by this, too
         assert len(server.writes) == 2
         removals.append(zk.discard("/c"))  # there is no room
         assert len(server.writes) == 2
@@ -176,7 +176,7 @@ async def test_the_requests_of_cancelled_callers_do_not_fill_the_memory() -> Non
 
 @in_virtual_time
 async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_and_the_others_go_on() -> None:
-    """Reads are sent again, in order and ahead of the calls that wait; writes fail."""
+    """Reads are sent again, in order and before the calls that wait; writes fail."""
     seen = Records()
     async with a_client(max_in_flight=7, observer=seen) as (server, zk):
         await zk.create("/a", b"1")

@@ -145,17 +145,17 @@ async def test_nonsense_after_the_last_sasl_token_is_not_a_connection() -> None:
         def step(self, challenge: bytes) -> bytes | None:
             return None
 
-    async def talk(peer: Peer, *, behind: bytes) -> None:
+    async def talk(peer: Peer, *, after: bytes) -> None:
         await peer.handshake()
         while True:
             request = await peer.request()
             if request.opcode == SASL:
                 payload = struct.pack(">iqii", request.xid, 0, 0, 2) + b"ok"
-                await peer.send(struct.pack(">i", len(payload)) + payload + behind)
+                await peer.send(struct.pack(">i", len(payload)) + payload + after)
             else:
                 await peer.answer(request)
 
-    async with Rogue(partial(talk, behind=b"\xff" * 8), partial(talk, behind=b"")) as server:
+    async with Rogue(partial(talk, after=b"\xff" * 8), partial(talk, after=b"")) as server:
         async with zkwire.connect(server.hosts, 4.0, sasl=Mechanism()) as zk:
             assert server.connections == 2
             states = zk.states()

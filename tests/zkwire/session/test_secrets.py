@@ -43,8 +43,8 @@ class Mechanism:
 
 
 MISSPELT: dict[str, Callable[[], object]] = {
-    "a password that is no bytes": lambda: zkwire.connect("zk1", session_id=5, session_password=SECRET),  # type: ignore[arg-type]
-    "a session id that is no int": lambda: zkwire.connect("zk1", session_id="5", session_password=SECRET.encode()),  # type: ignore[arg-type]
+    "a password that is not bytes": lambda: zkwire.connect("zk1", session_id=5, session_password=SECRET),  # type: ignore[arg-type]
+    "a session id that is not an int": lambda: zkwire.connect("zk1", session_id="5", session_password=SECRET.encode()),  # type: ignore[arg-type]
     "a password in place of the id": lambda: zkwire.connect("zk1", session_id=SECRET),  # type: ignore[arg-type]
     "a password of another length": lambda: zkwire.connect("zk1", session_id=5, session_password=SECRET.encode()),
     "a password without an id": lambda: zkwire.connect("zk1", session_password=SECRET.encode()),

@@ -131,7 +131,7 @@ async def test_a_server_that_was_taken_from_the_list_while_it_was_connected_to_i
 
 @in_virtual_time
 async def test_what_arrives_behind_the_refusal_of_a_credential_fails_with_the_session() -> None:
-    """In one read: the watch of the read behind it would never fire."""
+    """In one read: the watch of the read after it would never fire."""
     async with a_client() as (server, zk):
         server.strike = lambda wire, sent: -115 if sent.name == "auth" else None
         server.is_holding = True

@@ -71,7 +71,7 @@ class Clock:
 
 
 def session_log(clock: Clock, session_id: int = 1) -> SessionLog:
-    """Return a log whose time is that of `clock`."""
+    """Return a log with the time of `clock`."""
     log: Any = SessionLog(session_id)
     log._loop = clock
     log._connected_at = clock.now

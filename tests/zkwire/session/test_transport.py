@@ -17,7 +17,7 @@ from zkwire.wire.requests import ExistsRequest, GetChildrenRequest, PingRequest
 
 
 class Owner(LinkOwner):
-    """Takes note of what a link says; with `leaves`, it drops the link when something arrives."""
+    """Records what a link says; with `leaves`, it drops the link when something arrives."""
 
     def __init__(self) -> None:
         self.reasons: list[Exception] = []
