@@ -39,7 +39,6 @@ class Kind:
     blockers: tuple[Make, ...]
     stays: tuple[str, ...] = ()
     waits: bool = True
-    raises_refusals: bool = False
     is_slow: bool = False
 
 
@@ -76,7 +75,7 @@ KINDS: Final = {
         ("a", "b"),
     ),
     "leadership": Kind(lambda zk, path: Election(zk, path, b"1"), (Election,)),
-    "try lock": Kind(_try_lock, (_try_lock,), waits=False, raises_refusals=True),
+    "try lock": Kind(_try_lock, (_try_lock,), waits=False),
     "read lock": Kind(_reader, (_writer,)),
     "write lock": Kind(_writer, (_reader, _writer)),
     "read lock, readers preferred": Kind(
@@ -173,7 +172,6 @@ def of_each_kind() -> Iterator[Entry]:
             "afterwards": holds,
             "stays": kind.stays,
             "lost": LOST,
-            "raises_refusals": kind.raises_refusals,
             "is_slow": kind.is_slow,
         }
         yield Entry(name, holds, steps=2, **common)
