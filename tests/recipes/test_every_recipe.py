@@ -1,6 +1,7 @@
 """Every recipe with a fault at each of its requests, and cancelled at each turn of the event loop.
 
-Pitfalls 1, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 30, 34 and 39: afterwards no node, no watch and no task stays, the recipe can be used
+Pitfalls 1, 3, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 30, 34 and 39: afterwards no node, no watch
+and no task stays, the recipe can be used
 as before, and the result is as without the fault, or an error is raised.
 """
 
