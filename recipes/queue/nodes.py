@@ -78,7 +78,6 @@ class Nodes:
             await until_answered(self.zk, self._make, repeats=True)
 
     async def _make(self) -> None:
-        await self.zk.ensure_path(self.path, container=True, acl=self.acl)
         await self.zk.ensure_path(self.entries, acl=self.acl)
         await self.zk.ensure_path(self.taken, acl=self.acl)
 

@@ -126,3 +126,9 @@ async def test_a_barrier_that_stands_with_a_wider_acl_gets_a_warning(caplog: pyt
             await Barrier(us, "/b", acl=zkwire.CREATOR_ALL_ACL).create()
         (warning,) = (text for text in caplog.messages if "acl=" in text)
         assert "/b exists with an ACL that allows more than acl= asks for: world:anyone" in warning
+
+
+async def test_a_barrier_directly_below_a_missing_chroot_is_created() -> None:
+    async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app") as zk:
+        await Barrier(zk, "/b").create()
+        assert await stage.other.exists("/app/b") is not None

@@ -135,6 +135,7 @@ async def test_the_block_is_cancelled_when_another_session_takes_the_path_during
         with body_raises(NodeExistsError, match="another session"):
             async with PersistentEphemeral(zk, path):
                 await until_armed(1, zk)
+                await zk.ping()
                 with proxy.refuse_connections():
                     proxy.drop()
                     await until_state(zk, SessionState.SUSPENDED)
