@@ -40,7 +40,7 @@ class Slot:
         """Return what has caught `change`: the first of `tests` that fails, or a process that does not end; or None.
 
         Arguments: `tests`, all quick or all not; `is_at_import`, whether what is changed has been executed before the
-        first test, so that all must be imported anew.
+        first test, so that all must be imported again.
         """
         path = self._root / change.file
         before = path.read_text(encoding="utf-8")
@@ -67,7 +67,7 @@ class Slot:
         return caught_by
 
     def _caught_by_fresh(self, tests: Sequence[Guard]) -> str | None:
-        """Run `tests` in a process that imports everything anew."""
+        """Run `tests` in a process that imports everything again."""
         listed = self._root / "tests.txt"
         listed.write_text("\n".join(test.name for test in tests), encoding="utf-8")
         files = dict.fromkeys(test.name.partition("::")[0] for test in tests)

@@ -72,4 +72,4 @@ def test_a_slot_names_the_test_that_catches_a_change_and_forgets_the_change() ->
         for guards, caught_by in [([blind, seeing], seeing.name), ([blind], None), ([], None), ([seeing], seeing.name)]:
             assert slot.caught_by(change, guards, is_at_import=False) == caught_by  # exchanged
         for guards, caught_by in [([blind, seeing], seeing.name), ([blind], None)]:
-            assert slot.caught_by(change, guards, is_at_import=True) == caught_by  # imported anew
+            assert slot.caught_by(change, guards, is_at_import=True) == caught_by  # imported again

@@ -56,7 +56,7 @@ class Guard(NamedTuple):
 
 
 class Notes:
-    """Takes note of the lines that each test executes, and writes them to `file` at the end."""
+    """Records the lines that each test executes, and writes them to `file` at the end."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

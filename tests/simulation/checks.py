@@ -82,7 +82,7 @@ class Guard:
         return [(holder, _is_certain(holder)) for holder in self._holders]
 
     def deleted(self, path: str) -> None:
-        """Take note that an operator deletes the node `path`: its holder learns of that after the fact."""
+        """Record that an operator deletes the node `path`: its holder learns of that after the fact."""
         self._excused.add(path)
 
     def tickets(self) -> list[str]:

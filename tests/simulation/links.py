@@ -52,7 +52,7 @@ class Listener(Protocol):
         """Take bytes."""
 
     def lost(self, connection: "Connection") -> None:
-        """Take note that the client has closed the connection, or that it was cut."""
+        """Record that the client has closed the connection, or that it was cut."""
 
 
 class Network:
@@ -111,12 +111,12 @@ class Network:
         self.delays[source, target] = self.delays.get((source, target), 0.0) + seconds
 
     def enter(self, stream: "Stream[Any]") -> None:
-        """Take note of an open stream."""
+        """Record an open stream."""
         self._streams.setdefault((stream.source, stream.target), {})[stream] = None
         stream.is_blocked = self.is_blocked(stream.source, stream.target)
 
     def leave(self, stream: "Stream[Any]") -> None:
-        """Take note that `stream` is closed."""
+        """Record that `stream` is closed."""
         self._streams[stream.source, stream.target].pop(stream, None)
 
     def leave_all(self, machine: Machine, *, silently: bool = False) -> None:
@@ -404,7 +404,7 @@ class _Transport(asyncio.Transport):
         self._read_soon()
 
     def ended(self, error: Exception | None) -> None:
-        """Take note of the end of the stream, behind the unread bytes."""
+        """Record the end of the stream, behind the unread bytes."""
         self._is_ended, self._error = True, error
         self._read_soon()
 

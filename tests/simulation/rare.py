@@ -1,4 +1,4 @@
-"""What is rare and dangerous: a run takes note of it, and the share of schedules that had it is printed at the end."""
+"""What is rare and dangerous: a run records it, and the share of schedules that had it is printed at the end."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ _SET_WATCHES = {SetWatchesRequest.opcode, SetWatches2Request.opcode}
 
 
 class Rare:
-    """Takes note of what is rare in `seen`: looks again and again at all bodies, and at what servers answer."""
+    """Records what is rare in `seen`: looks again and again at all bodies, and at what servers answer."""
 
     def __init__(self, stage: "Stage", seen: set[str]) -> None:
         self._stage, self._seen = stage, seen

@@ -100,7 +100,7 @@ class Scenario(ABC):
         return []
 
     def deleted(self, path: str) -> None:  # noqa: B027
-        """Take note that an operator deletes a node."""
+        """Record that an operator deletes a node."""
 
     def left(self) -> list[str]:
         """Return the nodes that are there and must not be, once all steps are done."""

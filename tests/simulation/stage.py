@@ -185,7 +185,7 @@ class Stage:
             self.world.at(fault.at, faults.begin, self, fault)
 
     def fail(self, what: str) -> None:
-        """Take note of a failure."""
+        """Record a failure."""
         self.failures.append(f"at {self.world.now:.4f} s: {what}")
         self.world.look()
 
@@ -194,7 +194,7 @@ class Stage:
         return self.scenario.deletable()
 
     def deleted(self, path: str) -> None:
-        """Take note that an operator deletes a node."""
+        """Record that an operator deletes a node."""
         self.scenario.deleted(path)
 
     def play(self) -> None:

@@ -2,7 +2,7 @@
 
 A server ends sessions at multiples of its tick, by the clock that is the event loop's on Linux, and those that are due
 at the same moment it ends one after the other.  A session that comes back meanwhile is accepted, and its writes are
-committed, until its turn comes; then it is ended all the same.
+committed, until its turn comes; then it is ended anyway.
 """
 
 import math

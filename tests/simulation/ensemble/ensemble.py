@@ -27,7 +27,7 @@ class Frontier:
         self._count = 0
 
     def applied(self, count: int, replica: Replica) -> None:
-        """Take note that a server has carried out its transaction number `count`."""
+        """Record that a server has carried out its transaction number `count`."""
         if count > self._count:
             self._count = count
             for listener in self.listeners:

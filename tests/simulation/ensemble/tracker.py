@@ -66,7 +66,7 @@ class SessionTracker:
         return [session.id for session in self._buckets.pop(self._next - 1, ())]
 
     def close(self, session_id: int) -> None:
-        """Take note that the session is closing: it can do nothing more."""
+        """Record that the session is closing: it can do nothing more."""
         session = self.by_id.get(session_id)
         if session is not None:
             session.is_closing = True

@@ -173,7 +173,7 @@ class ClientScenario(Scenario):
             watch.cancel()
 
     def _shown(self, player: Player, known: _Known, path: str, mzxid: int, session_id: int) -> None:
-        """Take note of what an answer has shown, and check it against what was known."""
+        """Record what an answer has shown, and check it against what was known."""
         if session_id != known.session_id:
             known.session_id = session_id
             known.seen.clear()

@@ -135,7 +135,7 @@ class HeldScenario(Scenario):
             await asyncio.sleep(seconds)
 
     async def _write(self, player: Player, lease: Any) -> None:
-        """Write while the lease stands; a write that its holder does not know to be made may be made all the same."""
+        """Write while the lease stands; a write that its holder does not know to be made may be made anyway."""
         lease.check()
         await player.zk.ensure_path(_GUARDED)
         transaction = lease.transaction()

@@ -104,7 +104,7 @@ class PartitionerScenario(Scenario):
             works = [work for tool in self._tools.values() for work in tool.works.items()]
             served = [partition for partition, work in works if not work.done()]
             self._is_served = sorted(served) == list(_PARTITIONS)
-            # All look at the same moments: one that leaves first would make the others divide anew.
+            # All look at the same moments: one that leaves first would make the others divide again.
             now = self.stage.world.now
             await asyncio.sleep((int(now / _LOOK_EVERY + _ROUNDING) + 1) * _LOOK_EVERY - now)
         serving.cancel()

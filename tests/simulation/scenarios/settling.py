@@ -33,7 +33,7 @@ class Moment:
             await asyncio.sleep(player.rng.uniform(0.0, _APART))
 
     def come(self) -> None:
-        """Take note that it has happened now."""
+        """Record that it has happened now."""
         self.has_come = True
         while self._waiting:
             machine, future = self._waiting.pop()
