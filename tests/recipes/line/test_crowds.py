@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -16,8 +17,9 @@ from tests.support.everywhere import (
     nothing_stays,
     scene,
 )
-from tests.support.recipes import no_task_stays, until, until_armed, until_line
+from tests.support.recipes import no_task_stays, proxied, until, until_armed, until_line
 from zkwire import Client, Observer
+from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(60)
 
@@ -177,3 +179,55 @@ async def test_each_task_of_a_crowd_gets_an_error_of_its_own_when_the_list_is_re
         assert {type(each) for each in came} == {zkwire.NoAuthError}
         assert len(set(map(id, came))) == 3 * _MOST_LISTS
         await nothing_stays(stage)
+
+
+async def test_a_ticket_of_another_client_behind_each_of_a_crowd_costs_no_request() -> None:
+    """Its departure is reported to one ticket only, by the fast path."""
+    async with alternating(1) as (crowds, lists, leases):
+        await release(leases)
+        for each in crowds:
+            await asyncio.gather(*each.tasks)
+        assert lists.count + lists.reads < 5
+
+
+@asynccontextmanager
+async def alternating(size: int) -> AsyncIterator[tuple[list[Crowd], Lists, list[Any]]]:
+    """Have 20 crowds of so many tasks wait, by turns of two clients; the lists of the first one are counted."""
+    async with behind_holders("Lock") as (stage, zk, lists, leases):
+        crowds = []
+        for number in range(20):
+            crowds.append(crowd((zk, stage.zk)[number % 2], stage.path, count=size))
+            await until_line(stage.other, stage.path, 1 + size * (number + 1))
+        await until_armed(10 * size * WATCHES["Lock"] - 1, zk)
+        await until_armed(10 * size * WATCHES["Lock"], stage.zk)
+        lists.count = lists.reads = 0
+        yield crowds, lists, leases
+
+
+async def test_a_few_tasks_that_enter_at_once_need_one_round_trip_each(zookeeper: RealServer, path: str) -> None:
+    async with proxied(zookeeper) as (proxy, _, zk):
+        sem = [Semaphore(zk, path, _MOST_LISTS) for _ in range(_MOST_LISTS)]
+        await (await sem[0].acquire()).release()
+        mark = proxy.mark()
+        leases = await asyncio.gather(*(each.acquire() for each in sem))
+        assert proxy.requests(mark) == ["create2", "getChildren", "getData"] * _MOST_LISTS
+        assert proxy.segments(mark) == 1
+        await release(leases)
+
+
+async def test_after_a_waiting_ticket_has_listed_the_line_another_one_lists_by_itself() -> None:
+    with patch("recipes.line.known._MOST_LISTS", 1):
+        async with behind_holders("Lock") as (stage, zk, lists, leases):
+            entering = crowd(zk, stage.path, count=3)
+            await until_all_wait(zk, count=3)
+            lists.count = 0
+            entering.tasks[0].cancel()
+            await until(lambda: lists.count > 0)  # the last ticket does not know whether the holder remains
+            await until_all_wait(zk, count=2)
+            lists.count = lists.syncs = 0
+            late = crowd(zk, stage.path, count=1)
+            await until_all_wait(zk, count=3)
+            assert (lists.count, lists.syncs) == (1, 0)
+            await release(leases)
+            await asyncio.gather(*entering.tasks[1:], *late.tasks)
+            assert (entering.served, late.served) == ([1, 2], [0])
