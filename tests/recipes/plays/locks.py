@@ -421,10 +421,9 @@ async def leave_a_hung_holder(stage: Scene) -> None:
 
 
 async def take_over(stage: Scene) -> None:
-    lease = await Lock(stage.zk, stage.path).acquire()
-    lease.check()
-    assert await stage.other.exists(stage.kept["node"]) is None
-    await lease.release()
+    async with Lock(stage.zk, stage.path) as lease:
+        lease.check()
+        assert await stage.other.exists(stage.kept["node"]) is None
 
 
 async def delete_a_hung_holder(stage: Scene) -> None:
