@@ -322,6 +322,11 @@ class ThrottledError(ServerError):
     is_transient = True
 
 
+def is_transient(answer: object) -> bool:
+    """Return whether `answer`, a result or an error, is a refusal after which the same request may succeed."""
+    return isinstance(answer, ServerError) and answer.is_transient
+
+
 class TransactionError(ServerError):
     """One operation of a transaction was refused, so none was carried out.
 

@@ -126,6 +126,14 @@ async def pause() -> None:
     await asyncio.sleep(_PAUSE)
 
 
+async def pause_if_transient(answer: object) -> bool:
+    """Return whether `answer`, a result or an error, is a transient refusal; then it is time to ask again."""
+    is_refusal = is_transient(answer)
+    if is_refusal:
+        await pause()
+    return is_refusal
+
+
 def raise_unless_renewed(zk: Client) -> None:
     """Raise the SessionExpiredError that is being handled, unless the client begins a new session.
 

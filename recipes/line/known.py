@@ -108,7 +108,7 @@ class KnownLine:
         """Record that the child `name` is not a ticket, and report it, once."""
         remember(self._foreign, name, lambda: None, _MOST_FOREIGN)
         self._warnings.warn(
-            join_path(self.path, name), "is not ephemeral, so it is no ticket: it is left out, and can be deleted"
+            join_path(self.path, name), "is not ephemeral, so it is not a ticket: it is left out, and can be deleted"
         )
 
     def may_be_ticket(self, name: str) -> bool:
@@ -181,7 +181,7 @@ class CachedChildren:
 
     A departure is a fact, and no name comes back.  But the server of the next connection may not have it yet (see
     `Position.started_over`).  So a ticket takes part only while its own node is watched.  That watch is set on one
-    connection, and is set again on the next one, which the ticket warnings before it takes in anything else.  What was
+    connection, and is set again on the next one, which the ticket notices before it takes in anything else.  What was
     shared since the ticket has joined comes from the connection on which its own node is watched.
     docs/waiting-line.md, "What one of them hears, all of them know", has the argument.
     """

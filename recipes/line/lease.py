@@ -20,7 +20,7 @@ from recipes.common.waiting import LEAVES_WITHIN
 from recipes.line.contenders import describe_session
 from recipes.line.known import known_of
 from recipes.line.ticket import Ticket, VersionedWriter, WrittenOverError, yield_processor
-from zkwire import Client, Node, NoNodeError, SessionError, Transaction, Watch, WatchEventType, ZooKeeperError
+from zkwire import Client, Node, NoNodeError, SessionError, Transaction, Watch, WatchEventType, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
 
@@ -299,7 +299,7 @@ class Lease(Holding):
             ticket.cancel_watch_request()
         # When the server deletes the node, it sends us the event of our own watch and, at the same moment, the next
         # owner its own event.  If that one runs on this machine it should get the processor first.
-        if self._is_awaited:
+        if self._is_awaited and ticket.watches is not None:
             ticket.watches.set_callback(yield_processor)
         if successors is not None:
             successors.pass_turn()
@@ -309,7 +309,8 @@ class Lease(Holding):
                 yield_processor()
         finally:
             # The watch on our own node has fired by now.  Watches on blockers may be left from the time of waiting.
-            ticket.watches.cancel()
+            if ticket.watches is not None:
+                ticket.watches.cancel()
 
     def leave_node(self) -> None:
         """End a lease that is not over, as `release` does, but leave its node and its watches to the caller."""
@@ -377,7 +378,8 @@ class Lease(Holding):
             # The session may well be alive on the server.  Others must not wait for a node without a holder.
             self.ticket.removal.start()
         self.ticket.cancel_watch_request()
-        self.ticket.watches.cancel()
+        if self.ticket.watches is not None:
+            self.ticket.watches.cancel()
         self._interrupt(self._loss)
         _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss
@@ -417,7 +419,7 @@ class LossMonitor:
         self._unwatched = known_of(zk).unwatched
         zk.need_certainty()
         zk.on_uncertain.add(self._certainty_ended)
-        if ticket.is_watched:  # a ticket that has waited brings its watch along
+        if ticket.is_watched and ticket.watches is not None:  # a ticket that has waited brings its watch along
             ticket.watches.set_callback(self._watch_fired)
         elif ticket.watch_request is not None:  # begun under the lease before this one, of the same ticket
             ticket.watch_request.add_done_callback(self._watch_answered)
@@ -433,7 +435,8 @@ class LossMonitor:
         self._is_stopped = True
         self._zk.release_certainty()
         self._zk.on_uncertain.discard(self._certainty_ended)
-        self._ticket.watches.set_callback(None)
+        if self._ticket.watches is not None:
+            self._ticket.watches.set_callback(None)
         self._unwatched.discard(self._watch_own_node)
         if self._ticket.watch_request is not None:
             self._ticket.watch_request.remove_done_callback(self._watch_answered)
@@ -448,6 +451,8 @@ class LossMonitor:
     def _watch_own_node(self) -> None:
         """Send the request that reads and watches the ticket's own node; an earlier one counts no more."""
         ticket = self._ticket
+        if ticket.watches is None:
+            ticket.watches = WatchSet()
         asked = self._zk.get_and_watch(ticket.node.path, into=ticket.watches)
         ticket.watch_request = asyncio.get_running_loop().create_task(asked)
         ticket.watch_request.add_done_callback(self._watch_answered)
@@ -471,14 +476,16 @@ class LossMonitor:
         elif not ticket.is_own_data(request.result()[0]):
             self._on_lost(WRITTEN_OVER)  # other clients may act on what they read there
         else:
+            assert ticket.watches is not None  # the request has set a watch
             ticket.is_watched = True
             ticket.watches.set_callback(self._watch_fired)
 
     def _watch_fired(self) -> None:
-        path = self._ticket.node.path
+        path, watches = self._ticket.node.path, self._ticket.watches
+        assert watches is not None  # one of them has fired
         try:
             # Watches on blockers from the time of waiting may still fire: they mean nothing to a holder.
-            events = [event for event in self._ticket.watches.take() if event.path == path]
+            events = [event for event in watches.take() if event.path == path]
         except SessionError as error:
             self._on_lost(str(error))
             return

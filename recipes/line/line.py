@@ -20,7 +20,7 @@ from typing import Any
 import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import any_transient, is_transient, pause, raise_unless_renewed, until_answered
+from recipes.common.retrying import any_transient, pause_if_transient, raise_unless_renewed, until_answered
 from recipes.common.this_process import or_described
 from recipes.line.contenders import describe_first
 from recipes.line.known import known_of, line_of
@@ -262,11 +262,11 @@ class Line:
                 return node, answers[count + 1 :], is_new
             if isinstance(created, zkwire.NoNodeError):
                 parents = await self._parents_to_create(parents)
-            elif is_transient(created):
-                await pause()
             elif isinstance(created, zkwire.InvalidACLError) and was_refused(zk, acl):
                 self._own_acl = None
-            elif not (isinstance(created, zkwire.ConnectionLostError) and not created.maybe_applied):
+            elif not (isinstance(created, zkwire.ConnectionLostError) and not created.maybe_applied) and not (
+                await pause_if_transient(created)
+            ):
                 if isinstance(created, zkwire.NodeExistsError):
                     created.hint = "the sequence numbers below this parent are used up: delete it and create it again"
                 raise created

@@ -1,4 +1,4 @@
-"""A ticket: one ephemeral sequential node in a waiting line, with its removal, its watches and its own data.
+"""A ticket: one ephemeral sequential node in a waiting line, with its guaranteed delete, its watches and its own data.
 
 Knows nothing of the order of the line (see position) and nothing of leases: a ticket may serve several leases, one
 after the other.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from recipes.common.retrying import read_synced, result
@@ -75,7 +75,7 @@ class Ticket:
     Attributes:
         node: The node.
         removal: Deletes the node once it is started.
-        watches: All watches of this ticket.
+        watches: All watches of this ticket; None if none was set: most tickets own at once, for a short time.
         is_watched: Whether a watch on the ticket's own node is among them.
         watch_request: The request that sets that watch, while it is under way.
         held_since: When the first lease of this ticket began, on the loop's clock.
@@ -85,7 +85,7 @@ class Ticket:
 
     node: TicketNode
     removal: GuaranteedDelete
-    watches: WatchSet = field(default_factory=WatchSet)
+    watches: WatchSet | None = None
     is_watched: bool = False
     watch_request: asyncio.Task[tuple[Node, Watch]] | None = None
     held_since: float | None = None
@@ -106,7 +106,8 @@ class Ticket:
         """Delete the node, as soon as a server can be reached, and drop the watches."""
         self.removal.start()
         self.cancel_watch_request()
-        self.watches.cancel()
+        if self.watches is not None:
+            self.watches.cancel()
 
     def cancel_watch_request(self) -> None:
         """Cancel the request for the watch on the ticket's own node, if it is under way."""

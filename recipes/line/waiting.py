@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import zkwire
-from recipes.common.retrying import any_transient, is_transient, pause, read
+from recipes.common.retrying import any_transient, pause, pause_if_transient, read
 from recipes.line import ticket_data
 from recipes.line.known import KnownLine, Subscription
 from recipes.line.position import Position, Promises, Ranking, every_contender
@@ -122,7 +122,8 @@ class WaitingTicket:
         ServerError: if `slots` is a refusal.  What `rules.slots` raises is raised, too.
     """
 
-    __slots__ = ("_is_kept", "_position", "_promises", "_rules", "_shared", "_zk", "ticket")
+    __slots__ = ("_is_kept", "_position", "_promises", "_rules", "_shared", "_watches", "_zk", "ticket")
+    _watches: WatchSet  # those of the ticket, from the beginning of the wait
 
     def __init__(self, zk: Client, rules: Rules, ticket: Ticket, children: Ranking, *slots: Any) -> None:
         self._zk = zk
@@ -194,6 +195,9 @@ class WaitingTicket:
             The ticket is given up, as for any error.
         """
         position = self._position
+        if self.ticket.watches is None:
+            self.ticket.watches = WatchSet()
+        self._watches = self.ticket.watches
         self._zk.need_certainty(later=True)
         try:
             while not self.owns:
@@ -234,7 +238,7 @@ class WaitingTicket:
         ahead.  The same deletion has then just made another ticket own, perhaps that of another process on this
         machine, which should get the processor first.
         """
-        watches, position = self.ticket.watches, self._position
+        watches, position = self._watches, self._position
         decisive = [join_path(self._rules.path, name) for name in position.before] if position.is_armed else []
         self._keep_certain(bool(decisive))
         watches.set_callback(None if decisive else yield_processor)
@@ -250,8 +254,8 @@ class WaitingTicket:
         ticket, position = self.ticket, self._position
         # After a reconnect the watches were set again on a new connection, and events from there come in an order that
         # says nothing.  They are no reason to own, except that our own node, once it is gone, stays gone.
-        starts_over = ticket.watches.was_rearmed
-        for event in ticket.watches.take():
+        starts_over = self._watches.was_rearmed
+        for event in self._watches.take():
             if event.type is WatchEventType.DELETED:
                 self._take_departure(event.path)
             elif event.type is WatchEventType.CHILDREN:
@@ -277,8 +281,8 @@ class WaitingTicket:
 
     def _start_over(self) -> None:
         """Drop all watches; the ticket does not own before they are set again and there is a new list."""
-        self.ticket.watches.cancel()
-        self.ticket.watches = WatchSet()
+        self._watches.cancel()
+        self._watches = self.ticket.watches = WatchSet()
         self._shared.leave()
         self._position.started_over()
 
@@ -296,7 +300,7 @@ class WaitingTicket:
 
         If many tickets of this client list the line, this one shares a list, when its own node is watched.
         """
-        rules, position, watches = self._rules, self._position, self.ticket.watches
+        rules, position, watches = self._rules, self._position, self._watches
         path, known = rules.path, rules.known
         watches_children = position.watches_children
         lists = position.needs_list
@@ -406,7 +410,7 @@ class WaitingTicket:
         that may not read the node any more gets no event.
         """
         loop = asyncio.get_running_loop()
-        event = self.ticket.watches.ready()
+        event = self._watches.ready()
         await asyncio.wait([event], timeout=max(0.0, end - loop.time()))
         event.cancel()
         for name, version in self._promises.broken(loop.time()):
@@ -417,8 +421,7 @@ class WaitingTicket:
             except zkwire.ConnectionLostError:
                 continue  # it may have been deleted: the list that follows the reconnect will show it
             except zkwire.ServerError as error:
-                if is_transient(error):
-                    await pause()
+                if await pause_if_transient(error):
                     return
                 if isinstance(error, zkwire.NoNodeError):
                     self._take_departure(name)

@@ -179,7 +179,8 @@ class Item(bytes):
                 why = "another client has deleted it; the item may be handled again"
                 raise LockLostError(self.path, why) from None
         finally:
-            ticket.watches.cancel()
+            if ticket.watches is not None:
+                ticket.watches.cancel()
 
     async def _commit(self) -> None:
         """Delete the three nodes; after a lost answer, see whether they are gone."""

@@ -7,7 +7,7 @@ import logging
 from typing import Final
 
 from zkwire.client.watch import Watch
-from zkwire.errors import ProtocolError, ServerError, SessionClosedError, SessionError
+from zkwire.errors import ProtocolError, ServerError, SessionClosedError, SessionError, is_transient
 from zkwire.session import hosts
 from zkwire.session.observer import SessionState
 from zkwire.session.session import Session
@@ -42,7 +42,7 @@ async def follow_config(session: Session) -> None:
             if session.states.now is SessionState.EXPIRED:
                 return  # the client was made with renew=False: no other session follows
         except (ServerError, ProtocolError) as error:
-            if isinstance(error, ServerError) and error.is_transient:
+            if is_transient(error):
                 await asyncio.sleep(_PAUSE)
                 continue
             _log.warning(

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from zkwire import paths
-from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError
-from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDeletes, Requests, ignored, is_transient
+from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError, is_transient
+from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDeletes, Requests, ignored
 from zkwire.wire.certainty import AckLevel
 from zkwire.wire.connection import Call
 from zkwire.wire.multi import MultiReply, MultiRequest

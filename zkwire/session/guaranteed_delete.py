@@ -7,7 +7,7 @@ import logging
 from typing import Any, Final, Protocol, TypeVar
 
 from zkwire import paths
-from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError
+from zkwire.errors import ConnectionLostError, NoNodeError, SessionError, is_transient
 from zkwire.wire.connection import Call
 from zkwire.wire.jute import Record
 from zkwire.wire.records import Stat
@@ -228,10 +228,6 @@ class GuaranteedDelete:
     def _delete(self) -> None:
         self._synced = None
         self._deletes.send(self, Call(DeleteRequest(self._path, -1), self))
-
-
-def is_transient(answer: object) -> bool:
-    return isinstance(answer, ServerError) and answer.is_transient
 
 
 def ignored(future: asyncio.Future[R]) -> asyncio.Future[R]:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError
+from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError, is_transient
 from zkwire.session import probe
 from zkwire.session.hosts import CONFIG, Address, is_listed
 from zkwire.session.transport import Link, OpenLink, check_loop
@@ -466,7 +466,7 @@ class Keepalive:
             except ConnectionLostError:
                 continue  # the next connection proves itself
             except ServerError as refusal:
-                if not refusal.is_transient:
+                if not is_transient(refusal):
                     raise
             if tries >= _QUICK and link is not None:
                 # There was no request half a tick before these; now there is one.
