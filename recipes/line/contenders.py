@@ -5,8 +5,8 @@ Knows the nodes of a line and what their names mean.  Nothing is decided by it: 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -14,13 +14,11 @@ from typing import Any, Final
 import zkwire
 from recipes.common.numbers import in_order, next_number
 from recipes.line import ticket_data
-from recipes.line.known import KnownLine, line_of
+from recipes.line.known import line_of
 from recipes.line.ticket import is_ticket, is_writer
-from zkwire import Client, GetData, Node, SessionState, Stat, join_path
+from zkwire import Client, GetData, Node, Stat, join_path
 
-# Seconds in which a wait that has failed finds out what it has waited for, and characters of that ticket's data.
-_SOON: Final = 0.3
-_LONGEST: Final = 100
+_LONGEST: Final = 100  # characters of another client's data that an error message shows
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -139,35 +137,40 @@ def describe_session(session_id: int) -> str:
     return f"{session_id % 2**64:#x}"
 
 
-async def describe_first(zk: Client, known: KnownLine, blocks: Callable[[str], bool]) -> str:
-    """Return the end of an error message: how many tickets of the line a new one would wait for, and the first of them.
+class WaitDiagnostics:
+    """What a bounded wait has seen last of the tickets before its own, for the message of its TimeoutError.
 
-    It is empty if there are none, or if no server shows them soon: a message may not keep its reader waiting.
+    It sends nothing: when very many waits end at once, their messages must not load the server and the event loop.
 
-    Requests:
-        getChildren2, and a getData of the first ticket.
+    Attributes:
+        text: The end of the message; empty as long as no ticket has waited.
     """
-    if zk.state is not SessionState.CONNECTED:
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def saw(self, path: str, before: Sequence[str], nodes: Mapping[str, Node]) -> None:
+        """Record the tickets `before` one of the line at `path`, in their order.
+
+        Args:
+            nodes: Those of them that the wait has read.
+        """
+        self.text = ""
+        if before:
+            count = "1 ticket is ahead" if len(before) == 1 else f"{len(before)} tickets are ahead, the first of them"
+            self.text = f"; {count}: {join_path(path, before[0])}{_describe_node(before[0], nodes.get(before[0]))}"
+
+
+# That of the present task, while its wait is bounded: a ticket that ends its wait records there what it has seen.
+DIAGNOSTICS: Final[ContextVar[WaitDiagnostics | None]] = ContextVar("DIAGNOSTICS", default=None)
+
+
+def _describe_node(name: str, node: Node | None) -> str:
+    if node is None:
         return ""
-    try:
-        async with asyncio.timeout(_SOON):
-            children, stat = await zk.get_children_and_stat(known.path)
-            blockers = filter(blocks, filter(known.may_be_ticket, children))
-            names = in_order(blockers, next_number(stat))
-            if not names:
-                return ""
-            path = join_path(known.path, names[0])
-            count = "1 ticket is ahead" if len(names) == 1 else f"{len(names)} tickets are ahead, the first of them"
-            (node,) = await zk.pipeline([GetData(path)])
-    except (TimeoutError, zkwire.ZooKeeperError):
-        return ""
-    text = f"; {count}: {path}"
-    if isinstance(node, Node):
-        text += f", of session {describe_session(node.stat.ephemeral_owner)}"
-        data = ticket_data.without_line(names[0], node.data, node.stat.version).decode(errors="replace")
-        if data:
-            text += f", {data if len(data) <= _LONGEST else f'{data[:_LONGEST]}...'!r}"
-    return text
+    text = f", of session {describe_session(node.stat.ephemeral_owner)}"
+    data = ticket_data.without_line(name, node.data, node.stat.version).decode(errors="replace")
+    return f"{text}, {data if len(data) <= _LONGEST else f'{data[:_LONGEST]}...'!r}" if data else text
 
 
 def holders_first(contenders: Iterable[Contender]) -> list[Contender]:

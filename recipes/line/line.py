@@ -22,7 +22,7 @@ from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import any_transient, pause_if_transient, raise_unless_renewed, until_answered
 from recipes.common.this_process import or_described
-from recipes.line.contenders import describe_first
+from recipes.line.contenders import DIAGNOSTICS
 from recipes.line.known import known_of, line_of
 from recipes.line.position import every_contender
 from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode
@@ -145,7 +145,9 @@ class Line:
             if not isinstance(slots[0], Node):
                 return True  # there is no line, or the ticket gets the refusal
             position.slots_read(rules.slots(slots[0].data), is_watched=False)
-        await rules.leave_out(self._zk, position)
+        nodes = await rules.leave_out(self._zk, position)
+        if (diagnostics := DIAGNOSTICS.get()) is not None:
+            diagnostics.saw(self.path, position.before, nodes)
         return position.is_free
 
     async def still_owns(self, ticket: Ticket) -> bool:
@@ -179,13 +181,6 @@ class Line:
     def leave(self, ticket: Ticket) -> None:
         """Give `ticket` up: its node is deleted as soon as a server can be reached."""
         ticket.give_up()
-
-    async def describe_blockers(self) -> str:
-        """Return the end of an error message: how many tickets a new one would wait for, and the first one.
-
-        It is empty if there are none, or if they cannot be read.
-        """
-        return await describe_first(self._zk, self._known, self._rules.blocks)
 
     # -- entering ---------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.arguments import checked_within, current_task
 from recipes.common.event_loops import running_loop, same_loop
-from recipes.line.contenders import Contender, holders_first, look
+from recipes.line.contenders import DIAGNOSTICS, Contender, WaitDiagnostics, holders_first, look
 from recipes.line.lease import Body, LockLostError
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
@@ -281,8 +281,8 @@ class Locking(ABC, Generic[H]):
                 it is free, however long the server takes to answer.
 
         Raises:
-            TimeoutError: if the lock was not free in time; it names the first ticket that was ahead at its end, if a
-                server shows it soon.
+            TimeoutError: if the lock was not free in time; it names the first ticket ahead, as far as the wait has seen
+                it.
             RuntimeError: in another event loop than the one in which the lock was made.
             SessionClosedError: if the client is closed.
             SessionExpiredError: if the client renews no session; if it does, a new ticket is taken in the new session.
@@ -301,7 +301,8 @@ class Locking(ABC, Generic[H]):
 
     async def _acquire_within(self, within: float) -> H:
         checked_within(within)
-        limit = asyncio.timeout(within or None)
+        limit, diagnostics = asyncio.timeout(within or None), WaitDiagnostics()
+        outer = DIAGNOSTICS.set(diagnostics)
         try:
             async with limit:
                 if within or not self._can_wait:
@@ -312,11 +313,9 @@ class Locking(ABC, Generic[H]):
         except TimeoutError:
             if not limit.expired():
                 raise
-        raise TimeoutError(f"{self._described} was not free within {within} s{await self._describe_blockers()}")
-
-    async def _describe_blockers(self) -> str:
-        """Return the end of an error message: how many tickets are ahead, and the first one, if that is known soon."""
-        return ""
+        finally:
+            DIAGNOSTICS.reset(outer)
+        raise TimeoutError(f"{self._described} was not free within {within} s{diagnostics.text}")
 
     async def try_acquire(self) -> H | None:
         """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.
@@ -396,6 +395,3 @@ class LineLock(Locking[H]):
     async def _try_acquire(self) -> H | None:
         ticket = await self._line.try_acquire()
         return None if ticket is None else self._lease(ticket)
-
-    async def _describe_blockers(self) -> str:
-        return await self._line.describe_blockers()

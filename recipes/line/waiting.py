@@ -15,6 +15,7 @@ from typing import Any, Final
 import zkwire
 from recipes.common.retrying import any_transient, pause, pause_if_transient, read
 from recipes.line import ticket_data
+from recipes.line.contenders import DIAGNOSTICS
 from recipes.line.known import KnownLine, Subscription
 from recipes.line.position import Position, Promises, Ranking, every_contender
 from recipes.line.ticket import Ticket, is_ticket, yield_processor
@@ -69,7 +70,7 @@ class Rules:
         slots = self.slots if isinstance(self.slots, int) else None
         return Position(name, blocks=self.blocks, slots=slots, ahead=self.ahead)
 
-    async def leave_out(self, zk: Client, position: Position) -> None:
+    async def leave_out(self, zk: Client, position: Position) -> dict[str, Node]:
         """Read the first blockers of `position`, as many as there are slots, and leave out those that do not block.
 
         For a caller that does not wait.  A blocker is read only if it has made a try fail before: in general it is a
@@ -77,12 +78,16 @@ class Rules:
         each time, because it may have let readers in: of several blockers one at least is not a holder, and only a
         holder does so.
 
+        Returns:
+            The blockers that were read.
+
         Raises:
             ServerError: if the server refuses to show a blocker, but for one that this client must not read: that one
                 goes on blocking.
         """
+        read_nodes: dict[str, Node] = {}
         if position.is_free:
-            return
+            return read_nodes
         path, known = self.path, self.known
         to_read = known.to_read(position.first)
         if self.ignores_shared and len(position.before) == 1:
@@ -100,6 +105,7 @@ class Rules:
                     position.departed(name)
                 elif isinstance(node, Node):
                     known.was_read(name)
+                    read_nodes[name] = node
                     if self.ignores_shared and ticket_data.lets_readers_in(name, node.data, node.stat.version):
                         position.departed(name)
                 elif not isinstance(node, zkwire.NoAuthError):
@@ -109,6 +115,7 @@ class Rules:
                     position.departed(name)
             to_read = [] if position.is_free else [name for name in position.first if name not in seen]
             seen.update(to_read)
+        return read_nodes
 
 
 class WaitingTicket:
@@ -122,13 +129,14 @@ class WaitingTicket:
         ServerError: if `slots` is a refusal.  What `rules.slots` raises is raised, too.
     """
 
-    __slots__ = ("_is_kept", "_position", "_promises", "_rules", "_shared", "_watches", "_zk", "ticket")
+    __slots__ = ("_is_kept", "_position", "_promises", "_read", "_rules", "_shared", "_watches", "_zk", "ticket")
     _watches: WatchSet  # those of the ticket, from the beginning of the wait
 
     def __init__(self, zk: Client, rules: Rules, ticket: Ticket, children: Ranking, *slots: Any) -> None:
         self._zk = zk
         self._rules = rules
         self.ticket = ticket
+        self._read: dict[str, Node] = {}  # the blockers, as far as they were read
         self._is_kept = False
         self._promises = Promises()
         self._shared = Subscription(rules.known.children)
@@ -165,7 +173,7 @@ class WaitingTicket:
         """
         position = self._position
         try:
-            await self._rules.leave_out(self._zk, position)
+            self._read = await self._rules.leave_out(self._zk, position)
             for _ in range(_LOOKS_AGAIN):
                 if position.is_free or min(position.before) < position.name:
                     break
@@ -175,9 +183,14 @@ class WaitingTicket:
                 await self._look_again()  # that may have taken long, and nothing has watched the node
             if self.is_lost:
                 raise EvictedError
+            self._diagnose()
         except BaseException:
             self.ticket.give_up()
             raise
+
+    def _diagnose(self) -> None:
+        if (diagnostics := DIAGNOSTICS.get()) is not None:
+            diagnostics.saw(self._rules.path, self._position.before, self._read)
 
     async def _look_again(self) -> None:
         """List the line together with other tickets that do."""
@@ -221,6 +234,7 @@ class WaitingTicket:
                 self._take_events()
         except BaseException:
             self.ticket.give_up()
+            self._diagnose()
             raise
         finally:
             self._shared.leave()
@@ -393,6 +407,9 @@ class WaitingTicket:
             self._rules.known.found_foreign(name)
             self._position.departed(name)
             return
+        # Those that have left are forgotten: a long wait reads many.
+        self._read = {known: its for known, its in self._read.items() if self._position.is_blocked_by(known)}
+        self._read[name] = node
         written = ticket_data.parse(name, node.data, node.stat.version)
         if written is None or written.limit is None:
             self._promises.forget(name)

@@ -198,25 +198,38 @@ def test_a_clock_beyond_the_calendar_is_no_error() -> None:
 @pytest.mark.parametrize("make", ALL.values(), ids=ALL.keys())
 async def test_a_timeout_names_the_ticket_ahead(make: Callable[[Client, str], Locking[Any]]) -> None:
     async with two_clients() as (zk, other), make(zk, P) as lease:
-        for within in (0.05, 0):
-            with pytest.raises(TimeoutError) as late:
-                await make(other, P).acquire(within=within)
-            details = f", of session {zk.session_id:#x}, {describe().decode()!r}"
-            ahead = f" {P} was not free within {within} s; 1 ticket is ahead: {lease.path}"
-            assert str(late.value).endswith(ahead + details)
-
-
-async def test_a_timeout_counts_the_tickets_ahead_but_no_foreign_nodes_and_cuts_long_data() -> None:
-    async with two_clients() as (zk, other), Lock(zk, P, data=b"x" * 1000) as lease:
-        await zk.create(f"{P}/x-", sequential=True)
-        waiting = [await start_waiting(zk, Lock(other, P), 3 + number) for number in range(2)]
         with pytest.raises(TimeoutError) as late:
-            await Lock(other, P).acquire(within=0.1)
-        assert f"; 3 tickets are ahead, the first of them: {lease.path}, of session 0x" in str(late.value)
-        assert str(late.value).endswith(f"'{'x' * 100}...'")
+            await make(other, P).acquire(within=0.05)
+        details = f", of session {zk.session_id:#x}, {describe().decode()!r}"
+        ahead = f" {P} was not free within 0.05 s; 1 ticket is ahead: {lease.path}"
+        assert str(late.value).endswith(ahead + details)
+        with pytest.raises(TimeoutError) as late:
+            await make(other, P).acquire(within=0)
+        assert str(late.value).endswith(f"within 0 s; 1 ticket is ahead: {lease.path}")  # a look reads no ticket
+
+
+async def test_a_timeout_counts_the_tickets_ahead_but_no_later_ones_and_cuts_long_data() -> None:
+    async with two_clients() as (zk, other), Lock(zk, P, data=b"x" * 1000) as lease:
+        waiting = [await start_waiting(zk, Lock(other, P), 2 + number) for number in range(2)]
+        late = asyncio.create_task(Lock(zk, P).acquire(within=0.2))
+        waiting.append(await start_waiting(zk, Lock(other, P), 5))
+        with pytest.raises(TimeoutError) as error:
+            await late
+        # The first ticket is too far ahead to be watched, so it was not read.
+        assert str(error.value).endswith(f"; 3 tickets are ahead, the first of them: {lease.path}")
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
+        with pytest.raises(TimeoutError, match=rf", of session 0x[0-9a-f]+, '{'x' * 100}\.\.\.'$"):
+            await Lock(zk, P).acquire(within=0.05)
+
+
+async def test_a_timeout_behind_a_task_of_this_process_names_no_ticket() -> None:
+    async with two_clients() as (zk, _):
+        lock = Lock(zk, P)
+        async with lock:
+            with pytest.raises(TimeoutError, match=r"within 0\.01 s$"):
+                await lock.acquire(within=0.01)
 
 
 async def test_the_data_that_a_message_shows_is_what_the_holder_was_given() -> None:
@@ -224,6 +237,13 @@ async def test_the_data_that_a_message_shows_is_what_the_holder_was_given() -> N
         await lease.extend(60)  # writes a line before its data
         with pytest.raises(TimeoutError, match=rf": {lease.path}, of session {zk.session_id:#x}$"):
             await Lock(other, P).acquire(within=0.05)
+
+
+async def test_a_timeout_while_the_own_ticket_is_created_names_no_ticket() -> None:
+    async with scene(P) as stage:
+        held = stage.server.hold_replies("create", session=stage.zk.session_id)
+        with held, pytest.raises(TimeoutError, match=r"within 0\.05 s$"):
+            await Lock(stage.zk, P).acquire(within=0.05)
 
 
 async def test_a_timeout_while_no_server_answers_is_not_late_and_has_no_details() -> None:
