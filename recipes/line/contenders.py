@@ -5,7 +5,7 @@ Knows the nodes of a line and what their names mean.  Nothing is decided by it: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -148,17 +148,21 @@ class WaitDiagnostics:
 
     def __init__(self) -> None:
         self.text = ""
+        self._nodes: dict[str, Node] = {}
 
-    def saw(self, path: str, before: Sequence[str], nodes: Mapping[str, Node]) -> None:
-        """Record the tickets `before` one of the line at `path`, in their order.
+    def read(self, name: str, node: Node, before: Container[str]) -> None:
+        """Record what was read of the ticket `name`; those that are not `before` the own one any more are forgotten."""
+        self._nodes = {known: its for known, its in self._nodes.items() if known in before}
+        self._nodes[name] = node
 
-        Args:
-            nodes: Those of them that the wait has read.
-        """
+    def saw(self, path: str, before: Sequence[str]) -> None:
+        """Record which tickets are before the own one in the line at `path`, in their order."""
         self.text = ""
         if before:
             count = "1 ticket is ahead" if len(before) == 1 else f"{len(before)} tickets are ahead, the first of them"
-            self.text = f"; {count}: {join_path(path, before[0])}{_describe_node(before[0], nodes.get(before[0]))}"
+            self.text = (
+                f"; {count}: {join_path(path, before[0])}{_describe_node(before[0], self._nodes.get(before[0]))}"
+            )
 
 
 # That of the present task, while its wait is bounded: a ticket that ends its wait records there what it has seen.

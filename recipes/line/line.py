@@ -145,9 +145,9 @@ class Line:
             if not isinstance(slots[0], Node):
                 return True  # there is no line, or the ticket gets the refusal
             position.slots_read(rules.slots(slots[0].data), is_watched=False)
-        nodes = await rules.leave_out(self._zk, position)
+        await rules.leave_out(self._zk, position)
         if (diagnostics := DIAGNOSTICS.get()) is not None:
-            diagnostics.saw(self.path, position.before, nodes)
+            diagnostics.saw(self.path, position.before)
         return position.is_free
 
     async def still_owns(self, ticket: Ticket) -> bool:

@@ -70,7 +70,7 @@ class Rules:
         slots = self.slots if isinstance(self.slots, int) else None
         return Position(name, blocks=self.blocks, slots=slots, ahead=self.ahead)
 
-    async def leave_out(self, zk: Client, position: Position) -> dict[str, Node]:
+    async def leave_out(self, zk: Client, position: Position) -> None:
         """Read the first blockers of `position`, as many as there are slots, and leave out those that do not block.
 
         For a caller that does not wait.  A blocker is read only if it has made a try fail before: in general it is a
@@ -78,17 +78,13 @@ class Rules:
         each time, because it may have let readers in: of several blockers one at least is not a holder, and only a
         holder does so.
 
-        Returns:
-            The blockers that were read.
-
         Raises:
             ServerError: if the server refuses to show a blocker, but for one that this client must not read: that one
                 goes on blocking.
         """
-        read_nodes: dict[str, Node] = {}
         if position.is_free:
-            return read_nodes
-        path, known = self.path, self.known
+            return
+        path, known, diagnostics = self.path, self.known, DIAGNOSTICS.get()
         to_read = known.to_read(position.first)
         if self.ignores_shared and len(position.before) == 1:
             to_read = position.first
@@ -105,7 +101,8 @@ class Rules:
                     position.departed(name)
                 elif isinstance(node, Node):
                     known.was_read(name)
-                    read_nodes[name] = node
+                    if diagnostics is not None:
+                        diagnostics.read(name, node, position.before)
                     if self.ignores_shared and ticket_data.lets_readers_in(name, node.data, node.stat.version):
                         position.departed(name)
                 elif not isinstance(node, zkwire.NoAuthError):
@@ -115,7 +112,6 @@ class Rules:
                     position.departed(name)
             to_read = [] if position.is_free else [name for name in position.first if name not in seen]
             seen.update(to_read)
-        return read_nodes
 
 
 class WaitingTicket:
@@ -129,14 +125,13 @@ class WaitingTicket:
         ServerError: if `slots` is a refusal.  What `rules.slots` raises is raised, too.
     """
 
-    __slots__ = ("_is_kept", "_position", "_promises", "_read", "_rules", "_shared", "_watches", "_zk", "ticket")
+    __slots__ = ("_is_kept", "_position", "_promises", "_rules", "_shared", "_watches", "_zk", "ticket")
     _watches: WatchSet  # those of the ticket, from the beginning of the wait
 
     def __init__(self, zk: Client, rules: Rules, ticket: Ticket, children: Ranking, *slots: Any) -> None:
         self._zk = zk
         self._rules = rules
         self.ticket = ticket
-        self._read: dict[str, Node] = {}  # the blockers, as far as they were read
         self._is_kept = False
         self._promises = Promises()
         self._shared = Subscription(rules.known.children)
@@ -173,7 +168,7 @@ class WaitingTicket:
         """
         position = self._position
         try:
-            self._read = await self._rules.leave_out(self._zk, position)
+            await self._rules.leave_out(self._zk, position)
             for _ in range(_LOOKS_AGAIN):
                 if position.is_free or min(position.before) < position.name:
                     break
@@ -190,7 +185,7 @@ class WaitingTicket:
 
     def _diagnose(self) -> None:
         if (diagnostics := DIAGNOSTICS.get()) is not None:
-            diagnostics.saw(self._rules.path, self._position.before, self._read)
+            diagnostics.saw(self._rules.path, self._position.before)
 
     async def _look_again(self) -> None:
         """List the line together with other tickets that do."""
@@ -407,9 +402,8 @@ class WaitingTicket:
             self._rules.known.found_foreign(name)
             self._position.departed(name)
             return
-        # Those that have left are forgotten: a long wait reads many.
-        self._read = {known: its for known, its in self._read.items() if self._position.is_blocked_by(known)}
-        self._read[name] = node
+        if (diagnostics := DIAGNOSTICS.get()) is not None:
+            diagnostics.read(name, node, self._position.before)
         written = ticket_data.parse(name, node.data, node.stat.version)
         if written is None or written.limit is None:
             self._promises.forget(name)
