@@ -377,9 +377,7 @@ class Lease(Holding):
         if why is not DELETED and self._zk.session_id == self._session_id:
             # The session may well be alive on the server.  Others must not wait for a node without a holder.
             self.ticket.removal.start()
-        self.ticket.cancel_watch_request()
-        if self.ticket.watches is not None:
-            self.ticket.watches.cancel()
+        self.ticket.unwatch()
         self._interrupt(self._loss)
         _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss

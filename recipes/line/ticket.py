@@ -105,6 +105,10 @@ class Ticket:
     def give_up(self) -> None:
         """Delete the node, as soon as a server can be reached, and drop the watches."""
         self.removal.start()
+        self.unwatch()
+
+    def unwatch(self) -> None:
+        """Drop the watches, and the request for the one on the ticket's own node."""
         self.cancel_watch_request()
         if self.watches is not None:
             self.watches.cancel()
