@@ -66,7 +66,7 @@ def test_a_slot_names_the_test_that_catches_a_change_and_forgets_the_change() ->
     change = next(each for each in changes("zkwire/paths.py", text) if each.after == "path == '/'")
     assert change.scope == "ancestors"
     tests = "tests/zkwire/test_paths.py"
-    names = ("test_the_root_is_its_own_parent", "test_the_root_has_no_ancestors")
+    names = ("test_split_undoes_join", "test_ancestors_go_from_just_below_the_root_down_to_the_path_itself")
     blind, seeing = (Guard(f"{tests}::{name}", 0.1, is_quick=True) for name in names)
     with slots(1, tests) as (slot,):
         for guards, caught_by in [([blind, seeing], seeing.name), ([blind], None), ([], None), ([seeing], seeing.name)]:

@@ -19,12 +19,16 @@ def test_a_fault_can_be_put_into_its_file(mutant: Mutant) -> None:
 
 @pytest.mark.slow
 def test_the_tests_that_must_fail_exist(request: pytest.FixtureRequest) -> None:
-    """Where the whole suite runs, this run has collected them; otherwise another pytest collects the rest."""
+    """Where the whole suite runs, this run has collected them; otherwise another pytest collects the rest.
+
+    Without --keep-duplicates pytest ignores a wrong name of a test beside the name of its file.
+    """
     named = {test for mutant in MUTANTS for test in mutant.tests}
     for item in request.session.items:
         function = item.nodeid.partition("[")[0]
         named -= {item.nodeid, function, function.partition("::")[0]}
     if named:
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", *sorted(named)]
+        options = ["-p", "no:cacheprovider", "--keep-duplicates", "--collect-only", "-q"]
+        command = [sys.executable, "-m", "pytest", *options, *sorted(named)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout[-2000:] + done.stderr

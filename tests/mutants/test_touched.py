@@ -13,9 +13,9 @@ PLUGIN = ("-p", "tests.mutants.touched")
 TESTS = [
     f"tests/zkwire/test_paths.py::{name}"
     for name in (
-        "test_ancestors_go_from_just_below_the_root_down_to_the_path_itself",
-        "test_the_root_has_no_ancestors",
-        "test_the_root_is_its_own_parent",
+        "test_a_path_beside_the_chroot_stays_as_it_is",
+        "test_stripping_the_chroot_undoes_adding_it",
+        "test_split_undoes_join",
     )
 ]
 TEXT = """\
@@ -48,9 +48,9 @@ def test_the_tests_of_a_change_are_those_that_execute_its_statement(tmp_path: Pa
     status, output = run_pytest(ROOT, TESTS, *PLUGIN, "--note-lines", str(notes))
     assert status == 0, output
     touched = Touched(notes)
-    found = [test.name for test in touched.tests_of(*_change("zkwire/paths.py", "ancestors"))]
+    found = [test.name for test in touched.tests_of(*_change("zkwire/paths.py", "strip_chroot"))]
     assert sorted(found) == TESTS[:2]
-    assert not touched.is_at_import(*_change("zkwire/paths.py", "ancestors"))
+    assert not touched.is_at_import(*_change("zkwire/paths.py", "strip_chroot"))
     assert touched.is_at_import(*_change("zkwire/wire/timing.py", ""))
     assert touched.tests_of(*_change("recipes/counter.py", "Counter.add")) == []
 
