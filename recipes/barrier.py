@@ -117,7 +117,7 @@ class Barrier:
             SessionExpiredError: if the client does not renew its session.
 
         Cancellation:
-            Leaves nothing behind.
+            Leaves no node and no watch.
 
         Requests:
             getData.

@@ -226,7 +226,7 @@ class Counter:
     def watch(self) -> CounterStream:
         """Return a stream of the value, now and after each change, 0 while the node is missing.
 
-        The iteration raises what that of DecodedStream raises, and ValueError if the node does not hold a counter.
+        The iteration raises the errors of DecodedStream, and ValueError if the node does not hold a counter.
         """
         return CounterStream(self._zk, self.path, self._value_of)
 

@@ -125,7 +125,7 @@ class Member:
             the node from being created, such as NoAuthError.
 
         Cancellation:
-            Leaves nothing behind.
+            Leaves no node.
         """
         self._one_loop.check()
         error = await asyncio.shield(self._over)
@@ -176,7 +176,7 @@ class Group:
         Args:
             name: The name of the member's node.
             data: What the other members can read.
-            within: How many seconds to wait for a member of that name in another session to go, such as that of this
+            within: How many seconds to wait for a member of that name in another session to go, such as a node of this
                 process before a restart, or before its session expired; None waits without limit, 0 looks once.
 
         Raises:

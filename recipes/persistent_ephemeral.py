@@ -105,7 +105,7 @@ class PersistentEphemeral:
             RuntimeError: if the block is left before the node exists.
 
         Cancellation:
-            Leaves nothing behind.
+            Leaves no node.
         """
         self._check_entered()
         await self._node.created()

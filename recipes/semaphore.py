@@ -184,7 +184,7 @@ class Semaphore(LineLock[Lease]):
         """Write the number of a resize, together with the node that keeps it.
 
         Args:
-            node: What the read of the semaphore's node has brought, and `resized` that of the node which keeps it.
+            node: What the read of the semaphore's node has brought, and `resized` the read of the node which keeps it.
         """
         if isinstance(node, Node) and isinstance(resized, Node):
             await self._zk.set(self.path, wanted, node.stat.version)

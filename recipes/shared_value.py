@@ -96,7 +96,7 @@ class SharedValue:
     def watch(self) -> SharedValueStream:
         """Return a stream of the value and its version, now and after each change; a missing node is created.
 
-        The iteration raises what that of DecodedStream raises.
+        The iteration raises the errors of DecodedStream.
         """
         return SharedValueStream(self._zk, self.path, _decoded, self._read_or_create)
 

@@ -241,10 +241,10 @@ def test_a_module_says_first_what_it_is(module: str) -> None:
 # -- mass and words -----------------------------------------------------------------------------------
 
 # Lower these limits when the code has become smaller: they keep what has been gained.
-MOST_CODE = {("zkwire", "recipes"): 17_400, ("tests",): 50_000}  # lines without docstrings, comments and blank lines
-MOST_MODULES_WITH_TRANSIENT = 4
-MOST_OLD_NAMES = 2
-MOST_OLD_PHRASES = 22
+MOST_CODE = {("zkwire", "recipes"): 17_400, ("tests",): 49_900}  # lines without docstrings, comments and blank lines
+MOST_MODULES_WITH_TRANSIENT = 2
+MOST_OLD_NAMES = 0
+MOST_OLD_PHRASES = 0
 
 # Words of our own, where the field has others; docs/architecture.md and CONTRIBUTING.md use the field's.
 _OLD_NAMES = re.compile(
@@ -253,7 +253,7 @@ _OLD_NAMES = re.compile(
     r"|entrance|Farewell|farewell|Leaving|Proving|proving|Reach|grain|in_words|hides_arguments|stands"
 )
 _OLD_PHRASES = re.compile(
-    r"\b(?:behind|ahead of|anew|go(?:es|ing)? round|all the same|takes? note that|(?:is|are) no tickets?|strangers?"
+    r"\b(?:(?<!lag )(?<!lags )behind(?! a balancer)|ahead of|anew|go(?:es|ing)? round|all the same|takes? note that|(?:is|are) no tickets?|strangers?"
     r"|sight|somebody|nobody|that of|in_words|hides_arguments)\b",
     re.IGNORECASE,
 )

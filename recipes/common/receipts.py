@@ -24,7 +24,7 @@ from zkwire import ACL, Client, GetData, Node, Transaction, join_path
 ANY_VERSION: Final = -1
 
 # Receipts that were not used for so many seconds are deleted.  A busy writer so uses the same receipt again and again,
-# and an idle one leaves no node behind.
+# and an idle one leaves no node.
 _KEPT_FOR: Final = 0.1
 
 _NOT_CREATED: Final = -1

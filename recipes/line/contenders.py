@@ -165,7 +165,7 @@ class WaitDiagnostics:
             )
 
 
-# That of the present task, while its wait is bounded: a ticket that ends its wait records there what it has seen.
+# The present task's, while its wait is bounded: a ticket that ends its wait records there what it has seen.
 DIAGNOSTICS: Final[ContextVar[WaitDiagnostics | None]] = ContextVar("DIAGNOSTICS", default=None)
 
 

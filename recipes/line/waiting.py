@@ -244,7 +244,7 @@ class WaitingTicket:
         This is the fast path of a hand-over.  If the next departure makes the ticket own, it is awaited as urgent: the
         client recognises the bytes of that event as soon as they are read, and resumes this task at once with the path,
         before it decodes the event and does its other work for it.  Otherwise the event only lets the ticket look
-        ahead.  The same deletion has then just made another ticket own, perhaps that of another process on this
+        ahead.  The same deletion has then just made another ticket own, perhaps one of another process on this
         machine, which should get the processor first.
         """
         watches, position = self._watches, self._position

@@ -295,7 +295,7 @@ class Waiters:
         return event
 
     def is_first(self, event: asyncio.Event) -> bool:
-        """Return whether `event` is that of the first task."""
+        """Return whether `event` belongs to the first task."""
         return next(iter(self._events)) is event
 
     def call(self, count: int) -> None:

@@ -67,13 +67,13 @@ class View:
         self._quarantine = Quarantine(nodes)
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
-        self._looks: SingleFlight[None] = SingleFlight()
+        self._lists: SingleFlight[None] = SingleFlight()
         self._read_ahead: dict[str, Node] = {}
         self._ahead_until: float  # on the loop's clock; for what was read ahead
         self._size_ahead = _MOST_BYTES_AHEAD  # of the largest item read ahead at last
         self._count: _Count | None = None  # None if the list cannot be confirmed
         self._hidden: set[str] = set()  # the items that the list has left out
-        self._looks_unconfirmed = 0
+        self._lists_unconfirmed = 0
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class View:
         Order:
             Tasks that share the reads return in the order of their calls.
         """
-        await self._looks.share(lambda tasks: self._look(tasks if read_ahead else 0))
+        await self._lists.share(lambda tasks: self._look(tasks if read_ahead else 0))
 
     async def look_and_watch(self, watches: WatchSet) -> None:
         """List the items that can be taken, and add the watches to `watches` that fire when another item may be there.
@@ -112,8 +112,8 @@ class View:
         if self._count is not None and not self.being_taken and await self._is_confirmed(wanted):
             return
         # A list that was long may be confirmed the next time.
-        self._looks_unconfirmed = max(0, self._looks_unconfirmed - 1)
-        counts = wanted and len(self.listing) >= _SHORT and not self.being_taken and not self._looks_unconfirmed
+        self._lists_unconfirmed = max(0, self._lists_unconfirmed - 1)
+        counts = wanted and len(self.listing) >= _SHORT and not self.being_taken and not self._lists_unconfirmed
         listed, taken = await self._read(
             [GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)], self._guesses(wanted)
         )
@@ -130,7 +130,7 @@ class View:
             [GetData(self._nodes.entries), GetChildren(self._nodes.taken)], self._guesses(wanted)
         )
         if not isinstance(found, Node) or _Count.of(found.stat) != expected:
-            self._looks_unconfirmed = _LOOKS_UNCONFIRMED
+            self._lists_unconfirmed = _LOOKS_UNCONFIRMED
             return False
         without = self._quarantine.among(self._listed[0]).union(child_names(taken) or ())
         if not self._hidden <= without:  # a claimed item was handed back
