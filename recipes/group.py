@@ -310,7 +310,7 @@ class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
             self._unwatched.clear()
         unknown = [name for name in self._names if name not in self._known]
         reads = [GetData(join_path(self.path, name), into=self._watches) for name in unknown]
-        for name, node in zip(unknown, await self._zk.pipeline(reads), strict=True):
+        for name, node in zip(unknown, await read(self._zk, *reads), strict=True):
             if isinstance(node, zkwire.NoNodeError):  # the watch on the group fires when a member has left
                 continue
             self._known[name] = node.data if _is_member(node, join_path(self.path, name), self._warnings) else None

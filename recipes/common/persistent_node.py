@@ -140,8 +140,11 @@ class PersistentNode:
         """
         checked_data(data)
         async with self._set_lock:
-            # No other client writes this node, so it may be written twice.
-            await until_answered(self._zk, lambda: self._set(data), repeats=True)
+            while True:
+                await self.created()  # not below: the error that has ended the keeping is not the answer of a request
+                # No other client writes this node, so it may be written twice.
+                if await until_answered(self._zk, lambda: self._write(data), repeats=True):
+                    return
 
     def discard(self) -> asyncio.Future[None] | None:
         """End the keeping: remove the node if it is ours, and return the future of its removal.
@@ -220,18 +223,18 @@ class PersistentNode:
                 finally:
                     watch.cancel()
 
-    async def _set(self, data: bytes) -> None:
-        while True:
-            await self.created()
-            # A create that holds this lock has no node yet, so `created` would not have returned.
-            async with self._write_lock:
-                try:
-                    await self._zk.set(self.path, data)
-                except zkwire.NoNodeError:
-                    self._is_made = False
-                else:
-                    self._data = data
-                    return
+    async def _write(self, data: bytes) -> bool:
+        """Write the node; return False if it is gone: whatever is at the path by now may be another client's."""
+        async with self._write_lock:
+            if not self.exists:
+                return False
+            try:
+                await self._zk.set(self.path, data)
+            except zkwire.NoNodeError:
+                self._is_made = False
+                return False
+            self._data = data
+            return True
 
     # -- looking after the node -------------------------------------------------------------------------------------
 

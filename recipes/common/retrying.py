@@ -27,6 +27,7 @@ from zkwire import (
 T = TypeVar("T")
 
 _PAUSE: Final = 0.1  # seconds
+_FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.CLOSED, SessionState.AUTH_FAILED)
 _HINT: Final = (
     "the answer to an earlier write was lost, and the client cannot find out what became of that write:"
     " it may have been carried out"
@@ -58,27 +59,41 @@ async def until_answered(
         except ConnectionLostError as lost:
             if lost.maybe_applied and not repeats:
                 raise
+            await asyncio.sleep(0)  # an `ask` that fails without waiting must not block the event loop
         except SessionExpiredError:
             if not renews:
                 raise
             raise_unless_renewed(zk)
+            await asyncio.sleep(0)  # as above
         except ServerError as refusal:
             if not is_transient(refusal):
                 raise
             await pause()
 
 
-async def read(zk: Client, *operations: Sync | GetData | GetChildren | GetChildrenAndStat) -> list[Any]:
+async def read(
+    zk: Client, *operations: Sync | GetData | GetChildren | GetChildrenAndStat, in_order: bool = False
+) -> list[Any]:
     """Return the answer to each of `operations`, as `Client.pipeline` does, none of them a transient refusal.
+
+    Only the refused ones are asked again.  So a few refusals among many reads do not keep the caller for ever, and a
+    read that was answered leaves one watch.
+
+    Args:
+        in_order: Whether each answer must be at least as new as those before it: then the operations after a refused
+            one are asked again, too.
 
     Raises:
         SessionError: if the session has ended.
     """
-    while True:
-        answers = await zk.pipeline(operations)
-        if not any_transient(answers):
-            return answers
+    answers: list[Any] = await zk.pipeline(operations)
+    while refused := [index for index, answer in enumerate(answers) if is_transient(answer)]:
         await pause()
+        to_ask = range(refused[0], len(operations)) if in_order else refused
+        again = await zk.pipeline([operations[index] for index in to_ask])
+        for index, answer in zip(to_ask, again, strict=True):
+            answers[index] = answer
+    return answers
 
 
 async def read_synced(zk: Client, path: str, *operations: GetData | GetChildren | GetChildrenAndStat) -> list[Any]:
@@ -91,7 +106,7 @@ async def read_synced(zk: Client, path: str, *operations: GetData | GetChildren 
         SessionError: if the session has ended.
         ServerError: if the server refuses the sync.
     """
-    synced, *answers = await read(zk, Sync(path), *operations)
+    synced, *answers = await read(zk, Sync(path), *operations, in_order=True)
     result(synced)
     return answers
 
@@ -137,8 +152,8 @@ async def pause_if_transient(answer: object) -> bool:
 def raise_unless_renewed(zk: Client) -> None:
     """Raise the SessionExpiredError that is being handled, unless the client begins a new session.
 
-    To be called in an `except` block.  With `renew=False` the client stays in the state EXPIRED, and every later
-    request would fail as well.
+    To be called in an `except` block.  With `renew=False` the client stays in the state EXPIRED, and a client may also
+    have been closed since, or its credentials refused: every later request would fail as well.
     """
-    if zk.state is SessionState.EXPIRED:
+    if zk.state in _FINAL_STATES:
         raise

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import zkwire
 from recipes.common.numbers import next_number
@@ -21,6 +22,8 @@ from recipes.line.ticket import Ticket
 from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import prefix
 from zkwire import GetChildren, GetData, Node, Stat, Transaction, WatchSet, join_path
+
+T = TypeVar("T")
 
 # A producer that came too late so often, because others put first, enters the waiting line.
 _MOST_FAILURES: Final = 3
@@ -116,8 +119,8 @@ class Producer:
                     if room is None:
                         bound.must_wait()
                         ticket = ticket or await self._line.acquire()
-                        room = await self._wait_for_room(most)
-                if await self._send_in_time(items, room.version, limit):
+                        room = await self._asked(partial(self._wait_for_room, most))
+                if await self._asked(partial(self._send_in_time, items, room.version, limit)):
                     # After a producer that came out of the line others may wait there: its next put must look for them,
                     # and so it forgets the room.
                     if ticket is None:
@@ -127,6 +130,13 @@ class Producer:
         finally:
             if ticket is not None:
                 self._line.leave(ticket)
+
+    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `ask`, asked again here after a refusal: the put keeps its place in the line.
+
+        In another session it has no place any more.
+        """
+        return await until_answered(self._zk, ask, renews=False)
 
     async def _send_in_time(self, items: Sequence[tuple[int, bytes]], version: int, limit: asyncio.Timeout) -> bool:
         """Send the items with the time limit suspended; return whether they were put.
@@ -193,7 +203,8 @@ class Producer:
             ValueError: if the queue has another `maxsize`.
         """
         while True:
-            room, *answers = await read(self._zk, GetData(self._nodes.room), *more)
+            # In order: a count that is older than the version proves nothing.
+            room, *answers = await read(self._zk, GetData(self._nodes.room), *more, in_order=True)
             stat = _stat(room)
             if stat is not None:
                 break

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import zkwire
-from recipes.common.retrying import read
+from recipes.common.retrying import read, until_answered
 from recipes.common.warn_once import WarnOnce
 from recipes.queue.nodes import Nodes
 from zkwire import GetData, Node, ZooKeeperError, join_path
@@ -121,25 +121,19 @@ class Quarantine:
         for first in range(0, len(unknown), _MOST_READ):
             some = unknown[first : first + _MOST_READ]
             nodes = await read(self._nodes.zk, *(GetData(self._nodes.taken_node(name)) for name in some))
-            self._claimed.update(dict.fromkeys(some, now + _TRIED_AGAIN_AFTER))
             for name, node in zip(some, nodes, strict=True):
                 if _is_persistent(node) and await self._free(name):
                     is_freed = True
+                else:
+                    self._claimed[name] = now + _TRIED_AGAIN_AFTER
         return is_freed
 
     async def _free(self, name: str) -> bool:
+        """Delete the persistent node that hides the item; return False if this client may not delete it."""
         path = self._nodes.taken_node(name)
-        # Since the read, another client may have deleted the node, and a consumer may have taken the item.  So the
-        # transaction proves that the node is not ephemeral: an ephemeral node cannot have a child.
-        child = join_path(path, "is-not-ephemeral")
-        transaction = self._nodes.zk.transaction()
-        transaction.create(child)
-        transaction.delete(child)
-        transaction.delete(path)
         try:
-            await transaction.commit()
+            await until_answered(self._nodes.zk, lambda: self._delete(path))
         except zkwire.ConnectionLostError:
-            self._claimed.pop(name, None)
             return True
         except zkwire.TransactionError as refused:
             # Read it once more: the ACL of a consumer's node refuses a child before the server looks at its kind.
@@ -152,6 +146,16 @@ class Quarantine:
             return False
         self._warnings.warn(path, "was not ephemeral, so no consumer has made it; it was deleted, to free its item")
         return True
+
+    async def _delete(self, path: str) -> None:
+        # Since the read, another client may have deleted the node, and a consumer may have taken the item.  So the
+        # transaction proves that the node is not ephemeral: an ephemeral node cannot have a child.
+        child = join_path(path, "is-not-ephemeral")
+        transaction = self._nodes.zk.transaction()
+        transaction.create(child)
+        transaction.delete(child)
+        transaction.delete(path)
+        await transaction.commit()
 
 
 def _is_persistent(node: object) -> bool:

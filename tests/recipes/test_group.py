@@ -341,6 +341,25 @@ async def test_members_that_cannot_be_read_for_another_reason_are_an_error() -> 
                 await read()
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_members_that_were_read_are_not_read_again_when_another_read_is_refused(is_stream: bool) -> None:
+    """In a large group, on a server that refuses some reads, there would be no end."""
+    async with scene() as stage:
+        for name in ("a", "b"):
+            await stage.other.create(f"{stage.path}/{name}", name.encode(), ephemeral=True, make_parents=True)
+        group, session_id = Group(stage.zk, stage.path), stage.zk.session_id
+        with (
+            stage.server.delay_replies(0, "getData", path=f"{stage.path}/a", session=session_id) as read,
+            stage.server.answering(
+                "getData", zkwire.ThrottledError, path=f"{stage.path}/b", session=session_id, times=2
+            ) as refused,
+        ):
+            async with group.watch() as stream:
+                members = await (anext(stream) if is_stream else group.members())
+        assert members == {"a": b"a", "b": b"b"}
+        assert (read.hits, refused.hits) == (1, 2)
+
+
 async def test_a_group_that_is_created_between_two_requests_of_the_stream_is_shown() -> None:
     """The list has found no node; by the next request there is one, so no event will report its creation."""
     async with scene() as stage, Group(stage.zk, "/g").watch() as changes:

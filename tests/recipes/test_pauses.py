@@ -18,13 +18,13 @@ from zkwire import Client, ThrottledError
 pytestmark = pytest.mark.limit(30)
 
 P = "/recipe"
-MODULES = ("recipes.common.retrying", "recipes.common.persistent_node", "zkwire.session.cleanup")
+PAUSES = ("recipes.common.retrying._PAUSE", "zkwire.session.cleanup.PAUSE")
 
 
 @pytest.fixture(autouse=True)
 def _endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in MODULES:
-        monkeypatch.setattr(f"{module}._PAUSE", 3600.0)
+    for pause in PAUSES:
+        monkeypatch.setattr(pause, 3600.0)
 
 
 async def asks_no_more(stage: Scene, operation: str, act: Callable[[], Awaitable[Any]]) -> None:

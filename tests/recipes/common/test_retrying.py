@@ -1,5 +1,6 @@
 """The policy of asking again, on a client that only answers as it is told."""
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -98,17 +99,38 @@ async def test_which_errors_are_raised(
     assert not pauses
 
 
-async def test_an_expired_session_is_the_end_for_a_client_that_renews_none() -> None:
+@pytest.mark.parametrize("state", [SessionState.EXPIRED, SessionState.CLOSED, SessionState.AUTH_FAILED])
+async def test_an_expired_session_is_the_end_for_a_client_that_begins_no_other(state: SessionState) -> None:
     expired = SessionExpiredError("expired")
-    zk = client(state=SessionState.EXPIRED)
+    zk = client(state=state)
     assert await outcome(retrying.until_answered(zk, asks(expired, "done"), repeats=True)) is expired
 
 
-async def test_reads_are_sent_again_as_long_as_one_is_refused_for_the_moment(pauses: list[None]) -> None:
-    missing = refusal(NoNodeError)
-    zk = client([refusal(ThrottledError), b"a"], [b"b", refusal(ThrottledError)], [b"c", missing])
-    assert await retrying.read(zk, GetData("/a"), GetData("/b")) == [b"c", missing]
-    assert zk.sent == [[GetData("/a"), GetData("/b")]] * 3
+@pytest.mark.parametrize("error", [ConnectionLostError("cut", maybe_applied=False), SessionExpiredError("expired")])
+async def test_a_request_that_fails_without_waiting_does_not_block_the_event_loop(error: Exception) -> None:
+    async def ask() -> None:
+        raise error
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await retrying.until_answered(client(), ask)
+
+
+async def test_the_refused_reads_alone_are_asked_again_as_long_as_one_is_refused(pauses: list[None]) -> None:
+    a, b, c = GetData("/a"), GetData("/b"), GetData("/c")
+    missing, throttled = refusal(NoNodeError), refusal(ThrottledError)
+    zk = client([throttled, b"b", throttled], [throttled, missing], [b"a"])
+    assert await retrying.read(zk, a, b, c) == [b"a", b"b", missing]
+    assert zk.sent == [[a, b, c], [a, c], [a]]
+    assert len(pauses) == 2
+
+
+async def test_reads_in_order_are_asked_again_from_the_first_refused_one_on(pauses: list[None]) -> None:
+    a, b, c = GetData("/a"), GetData("/b"), GetData("/c")
+    throttled = refusal(ThrottledError)
+    zk = client([b"a", throttled, b"old"], [b"b", throttled], [b"new"])
+    assert await retrying.read(zk, a, b, c, in_order=True) == [b"a", b"b", b"new"]
+    assert zk.sent == [[a, b, c], [b, c], [c]]
     assert len(pauses) == 2
 
 

@@ -88,6 +88,45 @@ async def test_producers_wait_for_room_in_their_order(zookeeper: RealServer, pat
         await until_watches(zookeeper, 0)
 
 
+@pytest.mark.parametrize("operation", ["multi", "setData"])
+async def test_a_producer_that_is_refused_for_the_moment_keeps_its_place_in_the_line(operation: str) -> None:
+    """Refused is the put itself, or the write of `room` by the first in the line."""
+    async with clients(3) as (server, (zk, other, third)):
+        await Queue(third, PATH, 1).put(b"0")
+        with server.answering(operation, zkwire.ThrottledError, session=zk.session_id, times=1) as refused:
+            first = asyncio.create_task(Queue(zk, PATH, 1).put(b"1"))
+            await until_line(third, f"{PATH}/producers", 1)
+            second = asyncio.create_task(Queue(other, PATH, 1).put(b"2"))
+            await until_line(third, f"{PATH}/producers", 2)
+            queue = Queue(third, PATH, 1)
+            if operation == "setData":
+                await refused.until_hit()
+            assert [await queue.get() for _ in range(3)] == numbers(3)
+            assert refused.hits == 1
+        await first
+        await second
+        await settled(third, PATH)
+
+
+async def test_a_producer_does_not_count_the_items_before_it_knows_the_version_of_the_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The read of the version is refused, that of the count is not; then another producer puts."""
+    monkeypatch.setattr("recipes.common.retrying._PAUSE", 0.5)
+    async with clients() as (server, (zk, other)):
+        faster = Queue(other, PATH, 1)
+        await faster.put(b"0")
+        assert await faster.get() == b"0"
+        with server.answering(
+            "getData", zkwire.ThrottledError, path=f"{PATH}/room", session=zk.session_id, times=1
+        ) as refused:
+            putting = asyncio.create_task(Queue(zk, PATH, 1).put(b"2", within=0))
+            await refused.until_hit()
+            await faster.put(b"1", within=0)
+            assert isinstance(await outcome(putting), TimeoutError)
+        assert await drain(faster) == [b"1"]
+
+
 async def test_the_bound_holds_for_producers_that_race() -> None:
     """Pitfall 21: count and put must not be two steps."""
     async with clients(6) as (_, zks):

@@ -291,6 +291,18 @@ async def test_a_persistent_node_whose_delete_got_lost_is_deleted_by_the_next_tr
 
 
 @pytest.mark.usefixtures("impatient")
+async def test_a_persistent_node_whose_delete_is_refused_for_the_moment_is_deleted_soon() -> None:
+    async with clients() as (server, (zk, other)):
+        queue = Queue(zk, PATH)
+        await queue.put(b"0")
+        (first,) = await zk.get_children(f"{PATH}/entries")
+        await other.create(f"{PATH}/taken/{first}")
+        with server.answering("multi", zkwire.ThrottledError, session=zk.session_id, times=1) as refused:
+            assert await queue.get(within=5) == b"0"
+            assert refused.hits == 1
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
