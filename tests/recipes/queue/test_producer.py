@@ -95,12 +95,13 @@ async def test_a_producer_that_is_refused_for_the_moment_keeps_its_place_in_the_
         await Queue(third, PATH, 1).put(b"0")
         with server.answering(operation, zkwire.ThrottledError, session=zk.session_id, times=1) as refused:
             first = asyncio.create_task(Queue(zk, PATH, 1).put(b"1"))
-            await until_line(third, f"{PATH}/producers", 1)
+            if operation == "setData":
+                await refused.until_hit()
+            else:
+                await until_line(third, f"{PATH}/producers", 1)
             second = asyncio.create_task(Queue(other, PATH, 1).put(b"2"))
             await until_line(third, f"{PATH}/producers", 2)
             queue = Queue(third, PATH, 1)
-            if operation == "setData":
-                await refused.until_hit()
             assert [await queue.get() for _ in range(3)] == numbers(3)
             assert refused.hits == 1
         await first
