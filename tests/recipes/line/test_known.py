@@ -150,7 +150,8 @@ def test_each_node_is_reported_once_with_what_to_do(caplog: pytest.LogCaptureFix
         line.found_unreadable("b")
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
     first, second = caplog.messages
-    assert first == "the line /line: /line/a is not ephemeral, so it is no ticket: it is left out, and can be deleted"
+    advice = "it is left out, and can be deleted"
+    assert first == f"the line /line: /line/a is not ephemeral, so it is not a ticket: {advice}"
     assert second.startswith("the line /line: /line/b is in the line and must not be read by this client: it counts as")
 
 
