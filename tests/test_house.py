@@ -253,7 +253,8 @@ _OLD_NAMES = re.compile(
     r"|entrance|Farewell|farewell|Leaving|Proving|proving|Reach|grain|in_words|hides_arguments|stands"
 )
 _OLD_PHRASES = re.compile(
-    r"\b(?:(?<!lag )(?<!lags )behind(?! a balancer)|ahead of|anew|go(?:es|ing)? round|all the same|takes? note that|(?:is|are) no tickets?|strangers?"
+    r"\b(?:(?<!lag )(?<!lags )behind(?! a balancer)|ahead of"
+    r"|anew|go(?:es|ing)? round|all the same|takes? note that|(?:is|are) no tickets?|strangers?"
     r"|sight|somebody|nobody|that of|in_words|hides_arguments)\b",
     re.IGNORECASE,
 )
