@@ -8,7 +8,7 @@ import pytest
 from recipes.line.ticket import Ticket, TicketNode
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.recipes import line, no_task_stays, until, until_armed
-from zkwire import Client, GuaranteedDelete, Node, Stat
+from zkwire import Client, GuaranteedDelete, Node, Stat, WatchSet
 
 NODE = TicketNode("/line/lock-0000000001", "lock-0000000001", 5, 7)
 
@@ -47,6 +47,7 @@ async def a_ticket(zk: Client, path: str) -> Ticket:
     await zk.ensure_path(path)
     node, stat = await zk.create_and_stat(f"{path}/lock-", ephemeral=True, sequential=True)
     ticket = Ticket(TicketNode(node, node.rpartition("/")[2], stat.czxid, zk.session_id), zk.guaranteed_delete(node))
+    ticket.watches = WatchSet()
     await zk.get_and_watch(path, into=ticket.watches)
     asked: Any = zk.get_and_watch(node, into=ticket.watches)
     ticket.watch_request = asyncio.create_task(asked)
@@ -85,5 +86,5 @@ async def test_a_request_that_has_failed_when_it_is_given_up_is_not_reported() -
         ticket.cancel_watch_request()
         ticket.cancel_watch_request()  # once more does no harm
         assert ticket.watch_request is None
-        ticket.watches.cancel()
+        ticket.unwatch()
         assert await line(stage.other, stage.path) == []
