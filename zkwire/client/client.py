@@ -101,7 +101,7 @@ class Client(Reading, Trees, SessionView, Administration):
                 implies `recover`, and the create is sent again when it is known that it was not carried out: a lost
                 connection raises no error.
             recover: When the answer is lost with the connection, find out on the next connection whether the node was
-                created.  If it was, return as usual; other creates of this client that wait for the same node raise.
+                created.  If it was, return as usual.
                 For ephemeral nodes, and for nodes with a unique id in the name.
 
         Returns:
@@ -114,14 +114,17 @@ class Client(Reading, Trees, SessionView, Administration):
             InvalidACLError: If the server cannot use the ACL.
             UnimplementedError: If the server is too old, or has TTL nodes switched off, which is the default.
             ConnectionLostError: If the answer was lost.  With `recover` only if the node was not created: then
-                `maybe_applied` is False.  Without it, `maybe_applied` is True and the caller has to find out.
+                `maybe_applied` is False; or if that cannot be found out, for example because several creates of this
+                client for the path were lost together and not all of them were carried out.  Then, and without
+                `recover`, `maybe_applied` is True and the caller has to find out.
             ServerError: With `recover`, also if the server refuses to show whether the node was created; its hint says
                 that it may have been.
 
         Cancellation:
-            An ephemeral node that was created anyway is removed, and with `protected` or `recover` any node.  Without
-            them a node of another kind stays: nothing would show that it is still the same one, and without the data of
-            another client.
+            An ephemeral node that was created anyway is removed, and with `protected` or `recover` any node, also in
+            the session after an expired one; if the client ends before, a warning is logged.  Without them a node of
+            another kind stays: nothing would show that it is still the same one, and without the data of another
+            client.  With `recover` the node stays if another create of the path has just raised in doubt (see above).
 
         Requests:
             create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3); with `protected` or `recover` create2 (3.5.0)

@@ -6,7 +6,8 @@ A create cannot be recalled once it was written.  Three cases are possible:
 - The connection is lost before the answer: perhaps there is a node, and for a sequential create its name is unknown.
   A search on the next connection looks for it.  A caller that still waits gets its node, or learns that the create was
   not carried out; without a caller, a `GuaranteedDelete` deletes what is found.
-- The session ends: the server deletes its ephemeral nodes.  Nothing is left to do.
+- The session ends: the server deletes its ephemeral nodes.  The search for other nodes, and their deletes, go on in the
+  next session, if the client begins one.
 
 Other callers of the same client, and other clients, may create nodes at the same paths meanwhile.  Those must stay, and
 the code below is mostly about telling them apart: an ephemeral node by its owner and the transaction that created it,
@@ -24,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zkwire import paths
+from zkwire import errors, paths
 from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError, is_transient
 from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDeletes, Requests, ignored
 from zkwire.wire.certainty import AckLevel
@@ -130,6 +131,9 @@ class Cleanup:
         self.deletes = GuaranteedDeletes(requests)
         self.searches: dict[str, _Search] = {}
         self.search_tasks: set[asyncio.Task[None]] = set()
+        # What is left to do after `dismiss`: nodes that outlive the session.
+        self._lasting_creates: list[LostCreate] = []
+        self._lasting_deletes: list[str] = []
 
     @property
     def is_busy(self) -> bool:
@@ -149,7 +153,7 @@ class Cleanup:
                 if _is_ephemeral(operation):
                     self.deletes.prepare(result.path, newest_zxid, owner=self._requests.session_id).start()
                 elif operation.is_recovered:  # no other node has that name
-                    self.deletes.prepare(result.path).start()
+                    self.deletes.prepare(result.path, owner=None).start()
 
     def search(self, lost: Iterable[LostCreate]) -> None:
         """Find the nodes that `lost`, in the order of sending, have created, if any.
@@ -162,7 +166,7 @@ class Cleanup:
         """
         found = {}
         for create in lost:
-            if create.session_id == self._requests.session_id:
+            if create.session_id == self._requests.session_id or not _is_ephemeral(create.request):
                 where = create.where
                 search = found[where] = self.searches.setdefault(where, _Search(self, self._requests, where))
                 search.add(create)
@@ -171,7 +175,7 @@ class Cleanup:
 
     def search_again(self) -> None:
         """Let the searches ask again on the next connection, where creates that are lost by now may show too."""
-        for search in self.searches.values():
+        for search in list(self.searches.values()):
             search.begin()
 
     def answered(self, request: Request[Any], zxid: int) -> None:
@@ -184,12 +188,22 @@ class Cleanup:
         """Stop everything, because the session is over; return the calls of the lost creates."""
         for task in self.search_tasks:
             task.cancel()
-        calls = [
-            create.call for search in self.searches.values() for creates in search.lost.values() for create in creates
-        ]
+        lost = [create for search in self.searches.values() for creates in search.lost.values() for create in creates]
+        self._lasting_creates = [create for create in lost if not (create.has_caller or _is_ephemeral(create.request))]
+        self._lasting_deletes = self.deletes.dismiss()
         self.searches.clear()
-        self.deletes.dismiss()
-        return calls
+        return [create.call for create in lost]
+
+    def resume(self) -> None:
+        """Go on, in the next session, with the nodes that outlive the dismissed one: their names are unique."""
+        for path in self._lasting_deletes:
+            self.deletes.prepare(path, owner=None).start()
+        self.search(self._lasting_creates)
+
+    def give_up(self) -> None:
+        """Log the nodes that outlive the dismissed session, because there will be no other one."""
+        for path in (*self._lasting_deletes, *(create.request.path for create in self._lasting_creates)):
+            _log.warning("the client ends before it could remove the node that a cancelled create of %s left", path)
 
     async def wait_dismissed(self) -> None:
         """Wait until the tasks of dismissed searches have ended."""
@@ -207,8 +221,7 @@ class _Search:
         where: The path, or the parent's path and "/"; see `LostCreate.where`.
 
     Attributes:
-        lost: The creates by their paths, without a number, in the order of sending.  Where several fit a node, the
-            first one gets it.
+        lost: The creates by their paths, without a number, in the order of sending.
     """
 
     def __init__(self, cleanup: Cleanup, requests: Requests, where: str) -> None:
@@ -218,6 +231,7 @@ class _Search:
         self._requests = requests
         self._where = where
         self._first: Call | None = None
+        self._calls: dict[asyncio.Future[Any], Call] = {}  # the latest requests
         self._task: asyncio.Task[None] | None = None
 
     def add(self, create: LostCreate) -> None:
@@ -228,17 +242,22 @@ class _Search:
     def begin(self) -> None:
         """Ask from the beginning, unless the first request is still to be written.
 
-        An answer that is on its way does not show what creates that were lost since have made.
+        An answer that is on its way does not show what creates that were lost since have made.  If an answer was
+        unreadable too often, the search ends: it would break every connection.
         """
         if self._first is not None and not self._first.xid:
             return
         if self._task is not None:
             self._task.cancel()
+        for asked in self._calls:
+            if asked.done() and not asked.cancelled() and isinstance(error := asked.exception(), errors.ProtocolError):
+                self._settle({}, error)
+                return
         try:
-            asked = self._ask_first()
+            first = self._ask_first()
         except SessionError:
             return  # the session is closing, and fails all callers at its end
-        self._task = task = self._requests.loop.create_task(self._run(asked))
+        self._task = task = self._requests.loop.create_task(self._run(first))
         self._cleanup.search_tasks.add(task)
         task.add_done_callback(self._cleanup.search_tasks.discard)
 
@@ -253,32 +272,52 @@ class _Search:
 
     async def _run(self, asked: list[asyncio.Future[Any]]) -> None:
         """Find the nodes, and settle the creates."""
-        answers: dict[str, Any] = {}
-        refusal: ZooKeeperError | None = None
         try:
-            answers = await self._find(asked)
+            self._settle(await self._find(asked), None)
         except SessionError:
             return  # as in `begin`
         except ZooKeeperError as error:
-            refusal = error
+            self._settle({}, error)
+
+    def _settle(self, answers: dict[str, Any], refusal: ZooKeeperError | None) -> None:
+        """Settle the creates; `refusal` is the error because of which nothing was found out."""
         del self._cleanup.searches[self._where]
-        nodes = [(answer.stat, path) for path, answer in answers.items() if isinstance(answer, StatReply)]
-        for stat, path in sorted(nodes, key=lambda node: node[0].czxid):
-            creates = self.lost[self._name(path)]
-            create = next((create for create in creates if create.has_created(stat)), None)
-            if create is not None:
-                creates.remove(create)
-                self._found(create, path, stat)
+        nodes: dict[str, list[tuple[Stat, str]]] = {}
         unreadable: dict[str, ZooKeeperError] = {}
+        for path, answer in answers.items():
+            if isinstance(answer, StatReply):
+                nodes.setdefault(self._name(path), []).append((answer.stat, path))
+        for name, creates in self.lost.items():
+            self._settle_found(creates, sorted(nodes.get(name, []), key=lambda node: node[0].czxid))
         for path, answer in answers.items():
             name = self._name(path)
             if isinstance(answer, ZooKeeperError) and self.lost[name]:
                 unreadable[name] = answer
                 if paths.has_unique_id(name):  # it, or another one of them, is the create's
-                    self._cleanup.deletes.prepare(path).start()
+                    self._cleanup.deletes.prepare(path, owner=None).start()
         for name, creates in self.lost.items():
             for create in creates:
                 self._not_found(create, unreadable.get(name, refusal))
+
+    def _settle_found(self, creates: list[LostCreate], nodes: list[tuple[Stat, str]]) -> None:
+        """Settle those of `creates`, all of one path, that `nodes` show to be carried out, or all if they are in doubt.
+
+        If all were carried out, they were so in the order of sending.  If one was not, and could have made the node of
+        another one, it is not known which of both has: the server may have refused either.
+        """
+        made: dict[LostCreate, tuple[Stat, str]] = {}
+        for stat, path in nodes:
+            if create := next((create for create in creates if create.has_created(stat)), None):
+                creates.remove(create)
+                made[create] = stat, path
+        has_rivals = any(create.has_created(stat) for create in creates for stat, _ in nodes)
+        if has_rivals and any(create.has_caller for create in (*creates, *made)):
+            for create in (*creates, *made):
+                self._not_found(create, "several creates of this path were lost, and not all of them were carried out")
+            creates.clear()
+        else:
+            for create, (stat, path) in made.items():
+                self._found(create, path, stat)
 
     def _found(self, create: LostCreate, path: str, stat: Stat) -> None:
         if create.has_caller:
@@ -286,10 +325,10 @@ class _Search:
             create.call.reply = Create2Reply(path, stat)
             self._requests.recovered(create.call)
         else:
-            self._cleanup.deletes.prepare(path, stat.czxid).start()
+            self._cleanup.deletes.prepare(path, stat.czxid, owner=0 if _is_ephemeral(create.request) else None).start()
 
-    def _not_found(self, create: LostCreate, refusal: ZooKeeperError | None) -> None:
-        """Settle a create without a node; `refusal` is the error because of which there may be one."""
+    def _not_found(self, create: LostCreate, refusal: ZooKeeperError | str | None) -> None:
+        """Settle a create without a node; `refusal` says why there may be one."""
         path = create.request.path
         if not create.has_caller:
             if refusal is not None:
@@ -322,15 +361,21 @@ class _Search:
         """Send a sync, and ask for the node or for the names of all children.  Raises: SessionError."""
         # The new server may not have seen yet what the former server carried out: sync first.
         parent = self._where.rpartition("/")[0] or "/"
-        synced: asyncio.Future[Any] = self._requests.loop.create_future()
-        self._first = Call(SyncRequest(parent), synced)
-        self._requests.send(self._first)
-        if self._where.endswith("/"):
-            return [ignored(synced), ignored(self._requests.submit(GetChildrenRequest(parent, False)))]
-        return [ignored(synced), self._ask(self._where)]
+        look = GetChildrenRequest(parent, False) if self._where.endswith("/") else ExistsRequest(self._where, False)
+        asked = self._ask(SyncRequest(parent), look)
+        self._first = self._calls[asked[0]]
+        return asked
 
-    def _ask(self, path: str) -> asyncio.Future[Any]:
-        return ignored(self._requests.submit(ExistsRequest(path, False)))
+    def _ask(self, *requests: Request[Any]) -> list[asyncio.Future[Any]]:
+        """Send the next requests, which take over how often an answer to the former ones was unreadable."""
+        times_unreadable = max((call.times_unreadable for call in self._calls.values()), default=0)
+        self._calls = {}
+        for request in requests:
+            future: asyncio.Future[Any] = ignored(self._requests.loop.create_future())
+            self._calls[future] = call = Call(request, future)
+            call.times_unreadable = times_unreadable
+            self._requests.send(call)
+        return list(self._calls)
 
     async def _find(self, asked: list[asyncio.Future[Any]]) -> dict[str, Any]:
         """Return, by their paths, the replies and errors for those nodes that the creates may have made."""
@@ -351,7 +396,8 @@ class _Search:
         found: dict[str, Any] = {}
         missing = [path for path in (self._where + name for name in answer.children) if self._name(path)]
         while missing:  # all at once: one round trip for all candidates
-            found.update(zip(missing, await _answers([self._ask(path) for path in missing]), strict=True))
+            asked = self._ask(*(ExistsRequest(path, False) for path in missing))
+            found.update(zip(missing, await _answers(asked), strict=True))
             missing = [path for path in missing if is_transient(found[path])]
             if missing:
                 await asyncio.sleep(PAUSE)

@@ -48,7 +48,7 @@ class GuaranteedDeletes:
     """
 
     def __init__(self, requests: Requests) -> None:
-        self._requests = requests
+        self.requests = requests
         self._under_way: set[GuaranteedDelete] = set()
         # One timer for all deletes, and none for each: a release is on the way of a lock to its next owner.
         self._timer: asyncio.TimerHandle | None = None
@@ -59,7 +59,7 @@ class GuaranteedDeletes:
         """Whether any delete is under way."""
         return bool(self._under_way)
 
-    def prepare(self, path: str, newest_zxid: int | None = None, *, owner: int = 0) -> GuaranteedDelete:
+    def prepare(self, path: str, newest_zxid: int | None = None, *, owner: int | None = 0) -> GuaranteedDelete:
         """Return a GuaranteedDelete of the node at `path`, ready to be started.
 
         Args:
@@ -67,17 +67,19 @@ class GuaranteedDeletes:
                 protects a node that another client has created there after the first delete was carried out and its
                 answer lost.
             owner: The session whose ephemeral node it is: then the first request is not a delete, but asks whether it
-                still is; 0 to delete at once.
+                still is; 0 to delete at once; None likewise, for a node of a unique name that outlives the session.
         """
-        return GuaranteedDelete(self, self._requests, path, newest_zxid, owner)
+        return GuaranteedDelete(self, path, newest_zxid, owner)
 
-    def dismiss(self) -> None:
-        """Stop everything: the session is over, and its ephemeral nodes go with it."""
+    def dismiss(self) -> list[str]:
+        """Stop everything: the session is over, and its ephemeral nodes go with it; return the paths of the others."""
+        lasting = [delete.path for delete in self._under_way if delete.owner is None]
         for delete in list(self._under_way):
             self.finished(delete)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        return lasting
 
     # -- called by the deletes --------------------------------------------------------------------------------------
 
@@ -88,7 +90,7 @@ class GuaranteedDeletes:
             delete.end_wait()
         elif self._timer is None and delete in self._under_way:
             self._has_progress = False
-            self._timer = self._requests.loop.call_later(_STUCK, self._check_progress)
+            self._timer = self.requests.loop.call_later(_STUCK, self._check_progress)
 
     def _check_progress(self) -> None:
         self._timer = None
@@ -96,7 +98,7 @@ class GuaranteedDeletes:
             return
         if self._has_progress:
             self._has_progress = False
-            self._timer = self._requests.loop.call_later(_STUCK, self._check_progress)
+            self._timer = self.requests.loop.call_later(_STUCK, self._check_progress)
             return
         self._is_stuck = True
         for delete in self._under_way:
@@ -106,7 +108,7 @@ class GuaranteedDeletes:
         """Write `call`, the next request of `delete`, before this returns; see RequestQueue.send_at_once."""
         self._under_way.add(delete)
         try:
-            self._requests.send_at_once(call)
+            self.requests.send_at_once(call)
         except SessionError:
             self.finished(delete)
 
@@ -133,16 +135,14 @@ class GuaranteedDelete:
         owner: As for `GuaranteedDeletes.prepare`.
     """
 
-    __slots__ = ("_deletes", "_first", "_newest_zxid", "_owner", "_path", "_requests", "_synced", "_waited_for")
+    __slots__ = ("_deletes", "_first", "_newest_zxid", "_requests", "_synced", "_waited_for", "owner", "path")
 
-    def __init__(
-        self, deletes: GuaranteedDeletes, requests: Requests, path: str, newest_zxid: int | None, owner: int
-    ) -> None:
+    def __init__(self, deletes: GuaranteedDeletes, path: str, newest_zxid: int | None, owner: int | None) -> None:
         self._deletes = deletes
-        self._requests = requests
-        self._path = path
+        self._requests = requests = deletes.requests
+        self.path = path
         self._newest_zxid = newest_zxid
-        self._owner = owner
+        self.owner = owner
         self._synced: asyncio.Future[Any] | None = None  # the answer to the sync before an `_ask`
         # Encoded here and not in `start`: a lock makes its delete while it has time, and starts it when another
         # client waits for the node to go.
@@ -185,7 +185,7 @@ class GuaranteedDelete:
 
     def _is_the_node(self, stat: Stat) -> bool:
         is_new = self._newest_zxid is not None and stat.czxid > self._newest_zxid
-        return not is_new and self._owner in (0, stat.ephemeral_owner)
+        return not is_new and self.owner in (0, None, stat.ephemeral_owner)
 
     def set_exception(self, error: BaseException) -> None:
         """Take an error: go on if the node may still exist."""
@@ -215,11 +215,11 @@ class GuaranteedDelete:
         delete would hit that one.  A server that lags must not show the deleted node: sync first.
         """
         try:
-            self._synced = ignored(self._requests.submit(SyncRequest(paths.split(self._path)[0])))
+            self._synced = ignored(self._requests.submit(SyncRequest(paths.split(self.path)[0])))
         except SessionError:
             self._deletes.finished(self)
         else:
-            self._deletes.send(self, Call(ExistsRequest(self._path, False), self))
+            self._deletes.send(self, Call(ExistsRequest(self.path, False), self))
 
     def _refusal_of_sync(self) -> BaseException | None:
         """Return why the sync was refused: then the answer after it may be out of date."""
@@ -227,7 +227,7 @@ class GuaranteedDelete:
 
     def _delete(self) -> None:
         self._synced = None
-        self._deletes.send(self, Call(DeleteRequest(self._path, -1), self))
+        self._deletes.send(self, Call(DeleteRequest(self.path, -1), self))
 
 
 def ignored(future: asyncio.Future[R]) -> asyncio.Future[R]:

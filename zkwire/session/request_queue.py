@@ -387,6 +387,8 @@ class RequestQueue:
     def take_all(self) -> list[Call]:
         """Return every call, waiting and in flight, and keep none; let the link and the clean-up go."""
         calls = [*self.cleanup.dismiss(), *self._unsent]
+        if self._refusal is not None:
+            self.cleanup.give_up()
         self._unsent.clear()
         if self._link is not None:
             calls += self._link.connection.calls
@@ -408,6 +410,7 @@ class RequestQueue:
         self.session_id = 0
         # A new session is made by a transaction, so that its server has seen all that the old session has seen.
         self.last_zxid = 0
+        self.cleanup.resume()
 
     @property
     def is_cleaning_up(self) -> bool:

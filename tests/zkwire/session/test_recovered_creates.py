@@ -131,7 +131,7 @@ async def test_the_end_of_the_session_ends_the_wait(kind: str) -> None:
         await closing
 
 
-@pytest.mark.parametrize("moment", ["in flight", "lost", "searching", "found"])
+@pytest.mark.parametrize("moment", ["in flight", "lost", "searching", "found", "expired"])
 @pytest.mark.parametrize("kind", KINDS)
 @in_virtual_time
 async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str) -> None:
@@ -152,6 +152,9 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
             await server.until("sync")
             await cancelled(task)
             server.strike = nothing
+        elif moment == "expired":
+            await cancelled(task)
+            server.machine.expire(zk.session_id, asyncio.get_running_loop().time())
         elif moment == "found":
             # In the step in which the future of the create is settled: the task has not continued yet.
             recovered = zk._session.requests.recovered
@@ -164,7 +167,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
             assert isinstance(await outcome(task), asyncio.CancelledError)
         while zk._session.requests.cleanup.is_busy:
             await asyncio.sleep(0.01)
-        assert server.names().count("delete") == 1
+        assert server.names().count("delete") == (moment != "expired" or "ephemeral" not in kind)
         assert await zk.get_children("/p") == []
 
 
@@ -198,16 +201,17 @@ async def test_a_thousand_sequential_creates_that_are_lost_at_once_share_one_lis
         assert how_many("_Search", "LostCreate") == 0
 
 
+@pytest.mark.parametrize("refused", range(5))
 @in_virtual_time
-async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_they_were_sent() -> None:
-    """The last one was not carried out, and the second one has no caller any more."""
+async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_they_were_sent(refused: int) -> None:
+    """The second one has no caller any more.  If one was not carried out, it is not known which: all are in doubt."""
     async with a_client() as (server, zk):
         count = 0
 
-        def strike(wire: Wire, sent: Sent) -> bool | None:
+        def strike(wire: Wire, sent: Sent) -> int | None:
             nonlocal count
             count += sent.name == "create2"
-            return False if count > 3 else None
+            return zkwire.ThrottledError.code if count == refused + 1 else None
 
         server.strike, server.is_holding = strike, True
         tasks = [
@@ -218,13 +222,28 @@ async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_th
         tasks[1].cancel()
         server.drop()
         server.is_holding, server.strike = False, nothing
-        assert (await zk.get(await tasks[0])).data == b"0"
-        assert (await zk.get(await tasks[2])).data == b"2"
-        with pytest.raises(ConnectionLostError, match="not carried out"):
-            await tasks[3]
+        made: list[Any] = [await outcome(tasks[number]) for number in (0, 2, 3)]
+        if refused < 4:
+            assert all(isinstance(error, ConnectionLostError) and error.maybe_applied for error in made)
+        else:
+            assert [(await zk.get(path)).data for path in made] == [b"0", b"2", b"3"]
         while zk._session.requests.cleanup.is_busy:
             await asyncio.sleep(0.01)
-        assert len(await zk.get_children("/")) == 3
+        assert len(await zk.get_children("/")) == 4
+
+
+@in_virtual_time
+async def test_a_list_that_the_client_cannot_take_ends_the_search() -> None:
+    """Each answer to the search breaks the connection, and with it all other calls."""
+    async with a_client(reply_limit=20_000) as (server, zk):
+        await zk.create("/p")
+        await asyncio.gather(*(zk.create(f"/p/{'x' * 50}-{number}") for number in range(500)))
+        (task,) = await lose(server, zk.create("/p/n-", protected=True, sequential=True))
+        with pytest.raises(ConnectionLostError, match=r"cannot find out .* 20000 are accepted") as lost:
+            await task
+        assert lost.value.maybe_applied
+        await zk.ping()
+        assert server.names().count("getChildren") == 2
 
 
 @in_virtual_time
