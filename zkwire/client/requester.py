@@ -203,7 +203,7 @@ class Requester:
     def refusal(self, code: int, request: Request[Any]) -> ServerError:
         """Return the error for an operation that the server refused inside of a transaction or multiRead."""
         path = paths.strip_chroot(self.chroot, request.subject or "")
-        return request.refusal(code, self.session.server, path)
+        return request.refusal(code, self.session.requests.server, path)
 
     def let_go(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
         """Cancel a request that no caller waits for any more; if it was answered, see to what it has made."""

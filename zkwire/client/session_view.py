@@ -74,7 +74,7 @@ class SessionView(Verbs):
     @property
     def server(self) -> str:
         """The connected server, or the last one tried, as "host:port"."""
-        return self._session.server
+        return self._session.requests.server
 
     @property
     def last_zxid(self) -> int:

@@ -35,19 +35,16 @@ class CloseWaiter:
 
     Args:
         end: Called at the answer, whatever it is, and when the request is lost for good.
+        is_over: Returns whether the answer is of no interest any more.
 
     Attributes:
         is_answered: Whether a server has answered the request.
-        is_over: Whether the answer is of no interest any more.
     """
 
-    def __init__(self, end: Callable[[], None]) -> None:
+    def __init__(self, end: Callable[[], None], is_over: Callable[[], bool] = lambda: False) -> None:
         self._end = end
-        self.is_answered = self.is_over = False
-
-    def done(self) -> bool:
-        """Whether the answer is of no interest."""
-        return self.is_over
+        self.done = is_over
+        self.is_answered = False
 
     def set_result(self, result: object) -> None:
         """Take the answer."""
@@ -60,21 +57,17 @@ class CloseWaiter:
             self._end()
 
 
-def drain(link: Link, why: str) -> CloseWaiter:
+def drain(link: Link, why: str) -> None:
     """Drop `link`, for the reason `why`, when everything in flight on it is answered.
 
     Dropping it at once would fail every write in flight.  Instead a ping is sent, whose answer comes after all others.
     Meanwhile the link counts as blocked, so that new calls wait for the next server.  The ping does not go through the
-    request queue: calls that wait there would come first.
-
-    Returns:
-        The waiter of the ping, to be over when the link is lost before, or is to stay; then call ``link.stay()``.
+    request queue: calls that wait there would come first.  ``link.stay()`` undoes this.
     """
-    waiter = CloseWaiter(lambda: link.abort(ConnectionAbortedError(why)))
+    waiter = CloseWaiter(lambda: link.abort(ConnectionAbortedError(why)), lambda: not link.is_leaving)
     link.connection.send(Call(PingRequest(), waiter), asyncio.get_running_loop().time())
     link.flush()
     link.leave()
-    return waiter
 
 
 async def while_heard(

@@ -18,13 +18,14 @@ from typing import Any, Final
 from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError, is_transient
 from zkwire.session import probe
 from zkwire.session.hosts import CONFIG, Address, is_listed
+from zkwire.session.request_queue import RequestQueue
 from zkwire.session.transport import Link, OpenLink, check_loop
 from zkwire.session.witness import MakeWitness
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Upkeep
 from zkwire.wire.connection import Call
 from zkwire.wire.multi import MultiRequest
-from zkwire.wire.requests import CheckVersionRequest, GetDataRequest, Request, SyncRequest
+from zkwire.wire.requests import CheckVersionRequest, GetDataRequest, SyncRequest
 
 _log = logging.getLogger(__name__)
 
@@ -270,7 +271,7 @@ class Keepalive:
 
     Args:
         lifetime: The session's.
-        submit: Sends a request.
+        requests: The session's request queue.
         rng: A source of randomness.
         open_link: Opens connections.
         make_witness: Makes a witness of the client.
@@ -283,7 +284,7 @@ class Keepalive:
     def __init__(
         self,
         lifetime: Lifetime,
-        submit: Callable[[Request[Any]], asyncio.Future[Any]],
+        requests: RequestQueue,
         rng: random.Random,
         open_link: OpenLink,
         make_witness: MakeWitness,
@@ -292,15 +293,14 @@ class Keepalive:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._lifetime = lifetime
-        self._submit = submit
+        self._requests = requests
         self._at_least = Upkeep.READY if is_ready else Upkeep.NONE
         self._rng = rng
         self._open_link = open_link
         self._make_witness = make_witness
         self._needs = [0, 0]  # of locks that depend on certainty now, and later
         self._needed_since = 0.0
-        self._link: Link | None = None
-        self._address: Address | None = None
+        self._address: Address  # of the link's server
         self._timer: asyncio.TimerHandle | None = None
         self._mending: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
@@ -311,7 +311,7 @@ class Keepalive:
         if not self._needs[0]:
             self._needed_since = self._loop.time()
         self._needs[later] += 1
-        connection = None if self._link is None else self._link.connection
+        connection = None if self._requests.link is None else self._requests.link.connection
         if connection is not None and connection.upkeep is not Upkeep.CERTAIN:
             self._set_upkeep()
 
@@ -320,7 +320,7 @@ class Keepalive:
         self._needs[later] -= 1
 
     def _set_upkeep(self) -> None:
-        link = self._link
+        link = self._requests.link
         if link is not None:
             now, later = self._needs
             upkeep = Upkeep.CERTAIN if now else Upkeep.READY if later else self._at_least
@@ -330,7 +330,7 @@ class Keepalive:
                     link.connection.certainty.needed(self._loop.time())
                 link.tick_earlier()
 
-    def attach(self, link: Link, address: Address | None, *, has_lost_write: bool) -> None:
+    def attach(self, link: Link, address: Address, *, has_lost_write: bool) -> None:
         """Use a new connection, to the server at `address`.
 
         On one that resumes the session, the first thing to prove is that its server belongs to a quorum: see
@@ -341,7 +341,7 @@ class Keepalive:
                 changes nothing: a leader that was deposed would answer a sync by itself, and the reads after it would
                 show that the lost write was not carried out.
         """
-        self._link, self._address = link, address
+        self._address = address
         self._set_upkeep()
         if has_lost_write and not link.connection.is_read_only:
             link.connection.send(Call(MultiRequest([CheckVersionRequest("/", -1)])), self._loop.time())
@@ -353,7 +353,6 @@ class Keepalive:
 
     def detach(self) -> None:
         """Let the lost connection go."""
-        self._link = None
         if self._timer is not None:
             self._timer.cancel()
         for task in (self._mending, self._asking):
@@ -363,7 +362,7 @@ class Keepalive:
 
     def _check(self) -> None:
         """Lower the upkeep if less is needed; mend a broken chain; find out the server's role if a lock is at rest."""
-        link = self._link
+        link = self._requests.link
         if link is None or link.connection.certainty is None:
             return
         certainty = link.connection.certainty
@@ -389,8 +388,8 @@ class Keepalive:
         try:
             if await self._is_at_learner(link):
                 # Answered on this connection, which the server would have closed if it had changed its role before.
-                await self._submit(SyncRequest("/"))
-                if link is self._link and link.connection.certainty is not None:
+                await self._requests.submit(SyncRequest("/"))
+                if link is self._requests.link and link.connection.certainty is not None:
                     link.connection.certainty.follows()
         except (ServerError, ConnectionLostError, SessionError):
             pass  # not known: only the client's own writes count
@@ -401,10 +400,10 @@ class Keepalive:
         It is asked on another connection, which a balancer may lead to another server.  So the address must be one that
         the ensemble lists as a server's own.
         """
-        if link.peer is None or self._address is None:
+        if link.peer is None:
             return False
         peer = Address(*link.peer)
-        config = await self._submit(GetDataRequest(CONFIG, False))
+        config = await self._requests.submit(GetDataRequest(CONFIG, False))
         return is_listed(config.data or b"", peer.port, (peer.host, self._address.host)) and await probe.is_learner(
             self._open_link, peer, timing.connect_within(link.connection.timeout, 1)
         )
@@ -417,14 +416,13 @@ class Keepalive:
     async def _mend_chain(self, after: float) -> None:
         """Have the leader end a witness, then commit a write of this session: see Certainty.witnessed."""
         await asyncio.sleep(after)
-        while self._link is not None and (certainty := self._link.connection.certainty) and certainty.is_broken:
-            assert self._address is not None
-            within = timing.connect_within(self._link.connection.timeout, 1)
+        while self._requests.link is not None and (certainty := self._requests.link.connection.certainty) and certainty.is_broken:
+            within = timing.connect_within(self._requests.link.connection.timeout, 1)
             begun = self._loop.time()
             try:
                 await self._make_witness(self._open_link, self._address, within).run()
                 certainty.witnessed(begun, self._loop.time())
-                await self._submit(MultiRequest([CheckVersionRequest("/", -1)]))
+                await self._requests.submit(MultiRequest([CheckVersionRequest("/", -1)]))
             except (ZooKeeperError, OSError, ProtocolError) as error:
                 _log.debug("the session cannot be made certain yet: %s", error)
                 await asyncio.sleep(certainty.least * _PAUSE)
@@ -448,7 +446,7 @@ class Keepalive:
 
     async def _certify(self) -> None:
         for tries in itertools.count(1):
-            certainty, link, now = self._lifetime.certainty, self._link, self._loop.time()
+            certainty, link, now = self._lifetime.certainty, self._requests.link, self._loop.time()
             if certainty is None:
                 raise ValueError(
                     "no lock can be certain in a session that was resumed by its id, unless the least timeout is known"
@@ -462,7 +460,7 @@ class Keepalive:
             # Without a connection: a sync, which waits for the next one.
             request = SyncRequest("/") if link is None else link.connection.proof(now)
             try:
-                await self._submit(request)
+                await self._requests.submit(request)
             except ConnectionLostError:
                 continue  # the next connection proves itself
             except ServerError as refusal:

@@ -5,7 +5,7 @@ breaks.  The seam to `Session` (session.py), which owns the connection:
 
 - The session lends it an open link (`attach`) and takes it back (`detach`, `take_all`).  It passes on what the link
   delivers (`answered`, `notified`) and calls `flush` when the link can take more.
-- The session tells it when nothing more may be submitted (`refuse`) and which error ends calls and watches (`fail`,
+- The session tells it when nothing more may be submitted (`refusal`) and which error ends calls and watches (`fail`,
   `fail_watches`).
 
 The queue does not know when or where to connect, which state the session is in, or until when it is certain to live.
@@ -81,10 +81,12 @@ class RequestQueue:
         request_limit: The largest request that a server accepts, in bytes.
         tap: Called with each answer, failure and event, None if there is no observer.
 
-    Attributes, of which the session sets the first three:
+    Attributes, of which the session sets the first four:
         session_id: The session in which requests are sent, 0 while there is none.
         last_zxid: The newest zxid that answers have shown.
-        server: The "host:port" that errors name.
+        server: The "host:port" that was used last, as errors name it.
+        refusal: What every later `submit` raises, once the session closes or has ended; calls that wait go on.
+        link: The connection, None while there is none.
     """
 
     def __init__(self, max_in_flight: int, request_limit: int, tap: ObserverTap | None = None) -> None:
@@ -102,8 +104,8 @@ class RequestQueue:
         self._unsent: deque[Call] = deque()
         self._many_unsent = _MANY
         self._flush_due = False
-        self._link: Link | None = None
-        self._refusal: SessionError | None = None
+        self.link: Link | None = None
+        self.refusal: SessionError | None = None
 
     # -- for callers ------------------------------------------------------------------------------------------------
 
@@ -125,8 +127,8 @@ class RequestQueue:
 
     def send(self, call: Call) -> None:
         """Put `call` into the queue; its waiter need not be a future.  Raises: as `submit`."""
-        if self._refusal is not None:
-            raise self._refusal.again()
+        if self.refusal is not None:
+            raise self.refusal.again()
         request, size = call.request, call.size
         if size > self.request_limit:
             raise RequestTooLargeError(request, size, self.request_limit)
@@ -137,7 +139,7 @@ class RequestQueue:
         self._unsent.append(call)
         if len(self._unsent) > self._many_unsent:
             self._drop_cancelled()
-        if not self._flush_due and self._link is not None:
+        if not self._flush_due and self.link is not None:
             # Not at once: what is submitted in this turn of the event loop leaves in one write.
             self._flush_due = True
             self.loop.call_soon(self.flush)
@@ -148,9 +150,9 @@ class RequestQueue:
         `call` must be small and set no watch.
         Raises: SessionError when the session is over.
         """
-        if self._refusal is not None:
-            raise self._refusal.again()
-        link = self._link
+        if self.refusal is not None:
+            raise self.refusal.again()
+        link = self.link
         now = self.loop.time()
         if (
             link is None
@@ -182,8 +184,8 @@ class RequestQueue:
     def give_up(self, path: str, watcher: Watcher) -> None:
         """Forget `watcher`, which waits for `path`; remove the server's watch too if no other watcher needs it."""
         watcher.given_up = True
-        if self._link is not None:
-            self._link.connection.discard_urgent(path)
+        if self.link is not None:
+            self.link.connection.discard_urgent(path)
         where = self.watches.discard(path, watcher)
         if where is not None:
             self._remove_watch(where, path)
@@ -194,8 +196,8 @@ class RequestQueue:
         It is called before that event is decoded and delivered to watchers.  A watch on the node must be set.
         The callback is dropped with the connection: the events that a new connection brings at once are in no order.
         """
-        if self._link is not None:
-            self._link.connection.add_urgent(path, callback)
+        if self.link is not None:
+            self.link.connection.add_urgent(path, callback)
 
     # -- for the session: the link ----------------------------------------------------------------------------------
 
@@ -209,7 +211,7 @@ class RequestQueue:
         - One-shot watchers are notified before SetWatches is sent, since its events may come before its answer.
           Lasting ones are notified with the answer (see `answered`), because only then does the server watch again.
         """
-        self._link = link
+        self.link = link
         self.session_id = session_id
         now = self.loop.time()
         for call in credentials:
@@ -226,7 +228,7 @@ class RequestQueue:
     def flush(self) -> None:
         """Write the calls that wait, in order, as many as may be in flight."""
         self._flush_due = False
-        link = self._link
+        link = self.link
         if link is None or link.is_blocked:
             return
         connection = link.connection
@@ -270,7 +272,7 @@ class RequestQueue:
         - A write fails with ConnectionLostError, and is never sent again.
         - The node of a create is searched for if the caller is cancelled or the create is to be recovered, see Cleanup.
         """
-        link, self._link = self._link, None
+        link, self.link = self.link, None
         assert link is not None
         waiting, self._unsent = self._unsent, deque()
         again: list[Call] = []
@@ -380,19 +382,15 @@ class RequestQueue:
 
     # -- for the session: the end -----------------------------------------------------------------------------------
 
-    def refuse(self, error: SessionError) -> None:
-        """Let every later `submit` raise `error`; calls that wait or are in flight go on."""
-        self._refusal = error
-
     def take_all(self) -> list[Call]:
         """Return every call, waiting and in flight, and keep none; let the link and the clean-up go."""
         calls = [*self.cleanup.dismiss(), *self._unsent]
-        if self._refusal is not None:
+        if self.refusal is not None:
             self.cleanup.give_up()
         self._unsent.clear()
-        if self._link is not None:
-            calls += self._link.connection.calls
-            self._link = None
+        if self.link is not None:
+            calls += self.link.connection.calls
+            self.link = None
         return calls
 
     def fail(self, calls: Iterable[Call], error: SessionError) -> None:
@@ -415,7 +413,7 @@ class RequestQueue:
     @property
     def is_cleaning_up(self) -> bool:
         """Whether there are nodes to remove, or unanswered calls with a cancelled caller, which may have made some."""
-        calls = () if self._link is None else self._link.connection.calls
+        calls = () if self.link is None else self.link.connection.calls
         return self.cleanup.is_busy or any(call.waiter and call.waiter.done() for call in calls)
 
     # -- within -----------------------------------------------------------------------------------------------------
@@ -441,8 +439,8 @@ class RequestQueue:
     def _rearming_refused(self, call: Call) -> None:
         """Drop the connection: the watches are not set on it, and the callers would wait for events in vain."""
         error = call.request.refusal(call.code, self.server)
-        if self._link is not None:
-            self._link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
+        if self.link is not None:
+            self.link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
 
     def _lost(self, call: Call) -> list[LostCreate]:
         """Return the creates in `call` whose nodes may have to be searched for."""
@@ -468,7 +466,7 @@ class RequestQueue:
 
         If it has fired meanwhile, the answer is NoWatcher, which is ignored.
         """
-        if self._link is None or not self._link.connection.is_open or self._refusal is not None:
+        if self.link is None or not self.link.connection.is_open or self.refusal is not None:
             return
         what = self.watches.to_remove(where, path)
         if what is not None:
@@ -476,10 +474,10 @@ class RequestQueue:
 
     def _remove_later(self, request: RemoveWatchesRequest) -> None:
         """Send `request` again after a pause: an overloaded server has refused it, and has kept the watch."""
-        link = self._link
+        link = self.link
 
         def again() -> None:
-            if self._link is link:
+            if self.link is link:
                 self._remove_watch(WatcherType(request.type), request.path)
 
         self.loop.call_later(_OVERLOAD_PAUSE, again)

@@ -61,7 +61,6 @@ class Session(LinkOwner):
         requests: Sends requests.
         lifetime: Says until when the session is certain to live; `keepalive` keeps it so.
         key, timeout: Those of the present session, the timeout in seconds.
-        server: The "host:port" used last.
     """
 
     def __init__(
@@ -91,10 +90,9 @@ class Session(LinkOwner):
         self.on_closed = OnClosed()
         self.states = States()
         if tap is not None:
-            self.states.listen(lambda state: tap.state_changed(state, self.server))
+            self.states.listen(lambda state: tap.state_changed(state, self.requests.server))
         self._hosts, self._wanted_timeout, self.timeout = Hosts(addresses, timeout, rng), timeout, timeout
         self.key = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
-        self.server = ""
         self._xids = xids(1 + rng.getrandbits(30) if session_id else 1)  # the former client's are not known
         self._log = SessionLog(session_id)
         self._is_one_round = False
@@ -103,20 +101,16 @@ class Session(LinkOwner):
         self._open_link = open_link
         self._credentials = Credentials(auth, self._fail_auth)
         witness = partial(Witness, sasl, self._credentials)
-        self.keepalive = Keepalive(self.lifetime, self.requests.submit, rng, open_link, witness, is_ready=locks)
+        self.keepalive = Keepalive(self.lifetime, self.requests, rng, open_link, witness, is_ready=locks)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
-        self._attempt: Attempt | None = None
-        self._address: Address | None = None
-        self._link: Link | None = None
+        self._attempt: Attempt
+        self._address = self._hosts.peek()  # the server connected to, or tried last
         self._late_writes = LateWrites()
         self._servers = PreparedServers(self.lifetime, open_link, witness)
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
-        self._refusal: SessionError | None = None  # what every verb raises, once the session closes or has ended
-        self._last_end: SessionError | None = None  # of this session, or of one that was renewed
-        self._draining: CloseWaiter | None = None
         self._background: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Future[None] | None = None
         self._started: asyncio.Future[None] = self._loop.create_future()
@@ -140,8 +134,8 @@ class Session(LinkOwner):
 
     async def add_auth(self, identity: Identity) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""
-        if self._refusal is not None:
-            raise self._refusal.again()
+        if self.requests.refusal is not None:
+            raise self.requests.refusal.again()
         await self._credentials.add(identity, self.requests.send if self._is_ready else None)
 
     def set_hosts(self, addresses: list[Address], *, follows: bool = False) -> None:
@@ -161,25 +155,24 @@ class Session(LinkOwner):
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        if self._draining is not None and self._link is not None:
-            self._draining.is_over = True
-            self._link.stay()  # the last requests are sent on this link
+        if (link := self.requests.link) is not None and link.is_leaving:
+            link.stay()  # the last requests are sent on this link
         end = self._loop.time() + (self.timeout if within is None else min(within, self.timeout))
         last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
         try:
             if keep_session and self._is_ready:
-                await clean_up(self.requests, self._link, (end - self._loop.time()) / 2)
+                await clean_up(self.requests, link, (end - self._loop.time()) / 2)
             if self._is_ready or (self._has_session and not keep_session):
                 last_answer = CloseWaiter(self._end_as_closed)
                 self.requests.send_at_once(Call(last, last_answer))  # there may be no time to wait for the next turn
-                self._refuse(closed())
+                self.requests.refusal = closed()
                 if not keep_session:
                     # The server ends the session before it answers, so that a lock must not be trusted until then.
                     self._end_trust(closed())
                 until: set[asyncio.Future[Any]] = {self._ended}
-                if keep_session and self._link is not None:
-                    until.add(self._link.closed)  # a session that lives on needs no other server
-                await while_heard(until, lambda: self._link, end, self._lost_at)
+                if keep_session and self.requests.link is not None:
+                    until.add(self.requests.link.closed)  # a session that lives on needs no other server
+                await while_heard(until, lambda: self.requests.link, end, self._lost_at)
                 if not keep_session:
                     self._log.closed(self.key.id, self.timeout, is_confirmed=last_answer.is_answered)
         finally:
@@ -192,7 +185,7 @@ class Session(LinkOwner):
 
     @property
     def _is_ready(self) -> bool:
-        return self._link is not None and self._link.connection.is_open
+        return self.requests.link is not None and self.requests.link.connection.is_open
 
     @property
     def _has_session(self) -> bool:
@@ -206,14 +199,13 @@ class Session(LinkOwner):
         requests = self.requests
         connection = link.connection
         requests.last_zxid = connection.last_zxid
-        end = self._last_end
         for item in arrived:
-            if self._last_end is not end and self._last_end is not None:
+            if self._ended.done() and requests.refusal is not None:
                 # An item before this one, a refused credential for example, has ended the session and failed all its
                 # calls and watches.  These calls were decoded already, so they were not among them.  A watch that was
                 # set now would never fire.
                 if isinstance(item, Call):
-                    requests.fail([item], self._last_end)
+                    requests.fail([item], requests.refusal)
             elif isinstance(item, Call):
                 requests.answered(item)
             elif isinstance(item, Notification):
@@ -235,21 +227,19 @@ class Session(LinkOwner):
 
     def link_lost(self, link: Link, reason: Exception) -> None:
         """Have the calls in flight settled, and enter the state SUSPENDED."""
-        if link is not self._link:
+        if link is not self.requests.link:
             return
-        self._link, self._lost_at = None, self._loop.time()
-        if self._draining is not None:
-            self._draining.is_over = True
+        self._lost_at = self._loop.time()
         self.keepalive.detach()
         if link.connection.is_session_over:
             self.lifetime.doubt()
-        if self.requests.detach(reason) and self._address is not None:
+        if self.requests.detach(reason):
             self._late_writes.lost(peer_of(link, self._address), self._address)
         if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
         if not self._ended.done() and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
-            self._log.lost(self.server, reason)
+            self._log.lost(self.requests.server, reason)
             self.states.enter(SessionState.SUSPENDED)
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -296,7 +286,7 @@ class Session(LinkOwner):
 
     def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
-        if self._attempt is not None and (link := self._attempt.given_up):
+        if link := self._attempt.given_up:
             self._late_writes.given_up(peer_of(link, self._address), address)
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
@@ -326,7 +316,7 @@ class Session(LinkOwner):
                 self._move_on(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
         except asyncio.CancelledError:
-            if self._link is link:  # not by `close`, but from outside: `asyncio.run` cancels all tasks at its end
+            if self.requests.link is link:  # not by `close`, but from outside: `asyncio.run` cancels all tasks at its end
                 await self.close(within=_LAST_WORDS)
             raise
         finally:
@@ -366,7 +356,7 @@ class Session(LinkOwner):
         seen, is_first = self.requests.last_zxid, not self._started.done()
         hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
-        self.server = self.requests.server = str(address)
+        self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
         opener = self._servers.opener(address, hello, self._late_writes, within)
         link = await self._attempt.run(opener, address, within)
@@ -377,7 +367,6 @@ class Session(LinkOwner):
     def _greeted(self, link: Link, response: ConnectResponse) -> None:
         """Take the server's answer to the handshake; a timeout of 0 or less refuses the session."""
         attempt, connection = self._attempt, link.connection
-        assert attempt is not None  # it has made the link
         if self._ended.done():
             return
         if response.timeout <= 0:
@@ -402,12 +391,11 @@ class Session(LinkOwner):
         self._late_writes.resumed(peer_of(link, self._address), is_read_only=link.connection.is_read_only)
         if self._late_writes.doubtful is not None:
             return
-        self._link = link
         self.requests.attach(link, self.key.id, [credential.call() for credential in self._credentials])
         self.keepalive.attach(link, self._address, has_lost_write=has_lost_write)
         if not self._started.done():
             self._started.set_result(None)
-        self._log.connected(self.server, self.key.id, self.timeout, is_read_only=link.connection.is_read_only)
+        self._log.connected(self.requests.server, self.key.id, self.timeout, is_read_only=link.connection.is_read_only)
         # Listeners may submit requests, which then leave in the same write.
         self.states.enter(SessionState.READ_ONLY if link.connection.is_read_only else SessionState.CONNECTED)
         self.requests.flush()
@@ -417,10 +405,9 @@ class Session(LinkOwner):
 
         Does nothing if the session is leaving already, or closing: `close` needs the link.
         """
-        link = self._link
-        if link is None or self._closing is not None or (self._draining is not None and not self._draining.is_over):
-            return
-        self._draining = drain(link, why)
+        link = self.requests.link
+        if link is not None and self._closing is None and not link.is_leaving:
+            drain(link, why)
 
     # -- ends -------------------------------------------------------------------------------------------------------
 
@@ -448,7 +435,7 @@ class Session(LinkOwner):
         """End the session for good: every call, watch and later verb fails with `error`."""
         if not self._ended.done():
             self._ended.set_result(None)
-        self._refuse(error)
+        self.requests.refusal = error
         self._fail_start(error)
         self.states.enter(state)
         self._settle_all(error)
@@ -465,16 +452,9 @@ class Session(LinkOwner):
         if self.states.now is not SessionState.CLOSED:
             self._end(closed(), SessionState.CLOSED)
 
-    def _refuse(self, error: SessionError) -> None:
-        """Let nothing more be submitted."""
-        self._refusal = error
-        self.requests.refuse(error)
-
     def _settle_all(self, error: SessionError) -> None:
         """Drop the link, and fail every watch and every call of the session."""
-        self._last_end = error
-        calls = self.requests.take_all()
-        link, self._link = self._link, None
+        link, calls = self.requests.link, self.requests.take_all()
         self.keepalive.detach()
         if link is not None:
             link.connection.confirms_session = False  # frames that were read already may still be delivered
@@ -491,7 +471,7 @@ class Session(LinkOwner):
         """End the session: its server does `what`, and would do the same on every connection."""
         if self._ended.done():
             return
-        error = AuthFailedError(f"{self.server} {what}; session {printed(self.key.id)} is left to expire")
+        error = AuthFailedError(f"{self.requests.server} {what}; session {printed(self.key.id)} is left to expire")
         error.__cause__ = cause
         self._log.ended(error)
         self._end(error, SessionState.AUTH_FAILED)

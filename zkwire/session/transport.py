@@ -56,7 +56,7 @@ class Link(asyncio.BufferedProtocol):
     Attributes:
         closed: Done once the socket is closed; its result is the reason.
         is_blocked: Whether nothing more should be given to the connection: the socket's buffer is full, or the session
-            is leaving this server.
+            is leaving this server (`is_leaving`).
         overdue_at: When the same begins, on the event loop's clock: the event loop was blocked, and the link may turn
             out to be dead.  `link_writable` is called once it has not.
     """
@@ -72,9 +72,8 @@ class Link(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._reason: Exception | None = None
         self._view = memoryview(bytearray(_READ_SIZE))
-        self._is_full = self._is_leaving = False
+        self._is_full = self.is_leaving = False
         self.overdue_at = float("inf")
-        self._due = 0.0
         self._was_late = self._has_warned = False
 
     @property
@@ -127,11 +126,11 @@ class Link(asyncio.BufferedProtocol):
 
     def leave(self) -> None:
         """Count as blocked from now on; what was written before, and its answers, go on."""
-        self.is_blocked = self._is_leaving = True
+        self.is_blocked = self.is_leaving = True
 
     def stay(self) -> None:
         """Undo `leave`."""
-        self._is_leaving = False
+        self.is_leaving = False
         self.is_blocked = self._is_full
 
     def abort(self, reason: Exception) -> None:
@@ -205,7 +204,7 @@ class Link(asyncio.BufferedProtocol):
         reason = (
             self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
         )
-        self.is_blocked = True
+        self.is_blocked, self.is_leaving = True, False
         self._owner.link_lost(self, reason)
         self.closed.set_result(reason)
 
@@ -214,7 +213,7 @@ class Link(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_full = False
-        if not self._is_leaving:
+        if not self.is_leaving:
             self.is_blocked = False
             self._owner.link_writable(self)
 

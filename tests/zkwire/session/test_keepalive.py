@@ -54,7 +54,7 @@ async def test_the_upkeep_depends_on_the_locks_that_are_held_or_waited_for(locks
         at_rest = Upkeep.READY if locks else Upkeep.NONE
 
         def upkeep() -> Upkeep:
-            link = zk._session._link
+            link = zk._session.requests.link
             assert link is not None
             return link.connection.upkeep
 
