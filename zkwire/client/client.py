@@ -237,7 +237,7 @@ class Client(Reading, Trees, SessionView, Administration):
         """
         if asyncio._get_running_loop() is not self._loop:
             check_loop(self._loop)
-        return self._session.requests.cleanup.deletes.prepare(self._server_path(path), newest_zxid)
+        return GuaranteedDelete(self._session.requests.cleanup.deletes, self._server_path(path), newest_zxid)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
         """Return a new transaction; ``async with zk.transaction() as tx`` commits at the end (request: multi).

@@ -24,8 +24,6 @@ from zkwire.wire.requests import CloseSessionRequest, SaslRequest
 
 # Seconds in which a server that runs ends a session that the client does not want any more.
 _FAREWELL: Final = 0.25
-
-
 _LARGEST_TOKEN: Final = 64 * 1024  # bytes: more than any SASL mechanism sends, and little to parse
 _NO_PASSWORD: Final = bytes(16)
 
@@ -109,11 +107,6 @@ class Attempt:
         """
         return self._link if self._is_asked and not self._greeted.done() and not self._is_refused else None
 
-    @property
-    def begins_session(self) -> bool:
-        """Whether the handshake asks for a new session."""
-        return not self._hello.session_id
-
     def greeted(self, *, accepted: bool) -> None:
         """Take the server's answer to the handshake; called by the owner of the link."""
         self._greeted.set_result(accepted)
@@ -165,15 +158,13 @@ class Attempt:
         whenever that is, also after the connection was closed.  With Netty it must have begun before that.
         """
         is_in_use = self._greeted.done() and self._sasl is None
-        if not self._hello.session_id and link.is_connected and not is_in_use:
-            link.disown()
-            link.connection.send(Call(CloseSessionRequest()), self._loop.time())
-            link.flush()
-            try:
+        try:
+            if not self._hello.session_id and link.is_connected and not is_in_use:
+                link.disown()
+                link.connection.send(Call(CloseSessionRequest()), self._loop.time())
+                link.flush()
                 await asyncio.wait({link.closed}, timeout=_FAREWELL)
-            finally:
-                await finish(link)
-        else:
+        finally:
             await finish(link)
 
     async def _failure(self, link: Link, open_link: OpenLink, address: Address) -> Exception:

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from zkwire import errors, paths
 from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError, is_transient
-from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDeletes, Requests, ignored
+from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDelete, GuaranteedDeletes, Requests, ignored
 from zkwire.wire.certainty import AckLevel
 from zkwire.wire.connection import Call
 from zkwire.wire.multi import MultiReply, MultiRequest
@@ -138,7 +138,7 @@ class Cleanup:
     @property
     def is_busy(self) -> bool:
         """Whether a search or a delete is under way."""
-        return bool(self.deletes or self.searches)
+        return bool(self.deletes.under_way or self.searches)
 
     def remove_created(self, request: Request[Any], reply: object, newest_zxid: int) -> None:
         """Delete the nodes that `reply`, the answer to `request`, says to have been created, if they can be told apart.
@@ -151,9 +151,9 @@ class Cleanup:
         for operation, result in zip(operations, results, strict=False):
             if isinstance(result, CreateReply | Create2Reply):
                 if _is_ephemeral(operation):
-                    self.deletes.prepare(result.path, newest_zxid, owner=self._requests.session_id).start()
+                    GuaranteedDelete(self.deletes, result.path, newest_zxid, owner=self._requests.session_id).start()
                 elif operation.is_recovered:  # no other node has that name
-                    self.deletes.prepare(result.path, owner=None).start()
+                    GuaranteedDelete(self.deletes, result.path, owner=None).start()
 
     def search(self, lost: Iterable[LostCreate]) -> None:
         """Find the nodes that `lost`, in the order of sending, have created, if any.
@@ -197,7 +197,7 @@ class Cleanup:
     def resume(self) -> None:
         """Go on, in the next session, with the nodes that outlive the dismissed one: their names are unique."""
         for path in self._lasting_deletes:
-            self.deletes.prepare(path, owner=None).start()
+            GuaranteedDelete(self.deletes, path, owner=None).start()
         self.search(self._lasting_creates)
 
     def give_up(self) -> None:
@@ -294,7 +294,7 @@ class _Search:
             if isinstance(answer, ZooKeeperError) and self.lost[name]:
                 unreadable[name] = answer
                 if paths.has_unique_id(name):  # it, or another one of them, is the create's
-                    self._cleanup.deletes.prepare(path, owner=None).start()
+                    GuaranteedDelete(self._cleanup.deletes, path, owner=None).start()
         for name, creates in self.lost.items():
             for create in creates:
                 self._not_found(create, unreadable.get(name, refusal))
@@ -325,7 +325,8 @@ class _Search:
             create.call.reply = Create2Reply(path, stat)
             self._requests.recovered(create.call)
         else:
-            self._cleanup.deletes.prepare(path, stat.czxid, owner=0 if _is_ephemeral(create.request) else None).start()
+            owner = 0 if _is_ephemeral(create.request) else None
+            GuaranteedDelete(self._cleanup.deletes, path, stat.czxid, owner=owner).start()
 
     def _not_found(self, create: LostCreate, refusal: ZooKeeperError | str | None) -> None:
         """Settle a create without a node; `refusal` says why there may be one."""

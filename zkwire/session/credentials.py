@@ -61,15 +61,15 @@ class Credential:
 
     Attributes:
         accepted: Done when the server has accepted the credential for the first time.
+        is_forgotten: Whether its request, if it is still in the queue, is not to be sent.
     """
 
     def __init__(self, identity: Identity, refused: Callable[[str, ServerError], None]) -> None:
-        self.scheme = identity.scheme
         self.accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._identity = identity
         self._refused = refused
         self._call: Call | None = None
-        self._is_forgotten = False
+        self.is_forgotten = False
 
     def call(self) -> Call:
         """Return a fresh call that shows it."""
@@ -78,16 +78,12 @@ class Credential:
 
     def request(self) -> AuthRequest:
         """Return the request that shows it."""
-        return AuthRequest(0, self.scheme, self._identity.data)
+        return AuthRequest(0, self._identity.scheme, self._identity.data)
 
     @property
     def was_sent(self) -> bool:
         """Whether the last request that shows it has been written."""
         return self._call is not None and self._call.xid != 0
-
-    def forget(self) -> None:
-        """Keep its request, if it is still in the queue, from being sent."""
-        self._is_forgotten = True
 
     def fail(self, error: SessionError) -> None:
         """Fail `accepted`, if it is still open: the session is over."""
@@ -99,7 +95,7 @@ class Credential:
 
     def done(self) -> bool:
         """Whether the answer is of no interest any more."""
-        return self._is_forgotten
+        return self.is_forgotten
 
     def set_result(self, result: object) -> None:
         """Take the server's acceptance, the first one or a later one."""
@@ -109,7 +105,7 @@ class Credential:
     def set_exception(self, error: BaseException) -> None:
         """Take the server's refusal.  A lost connection is ignored: the next connection shows the credential again."""
         if isinstance(error, ServerError):
-            self._refused(f"refuses the credential of scheme {self.scheme!r}", error)
+            self._refused(f"refuses the credential of scheme {self._identity.scheme!r}", error)
 
 
 class Credentials:
@@ -135,7 +131,7 @@ class Credentials:
             await asyncio.shield(credential.accepted)
         except asyncio.CancelledError:
             if not credential.was_sent:
-                credential.forget()
+                credential.is_forgotten = True
                 self._all.remove(credential)
             raise
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from zkwire import paths
 from zkwire.errors import ConnectionLostError, NoNodeError, SessionError, is_transient
 from zkwire.wire.connection import Call
-from zkwire.wire.jute import Record
 from zkwire.wire.records import Stat
-from zkwire.wire.requests import DeleteRequest, ExistsRequest, Request, StatReply, SyncRequest
+from zkwire.wire.requests import DeleteRequest, ExistsRequest, StatReply, SyncRequest
 
 _log = logging.getLogger(__name__)
 
@@ -20,16 +19,12 @@ PAUSE: Final = 0.1  # seconds, before a request that the server refused for the 
 # program from ending.  The deletes go on.
 _STUCK: Final = 1.0
 
-R = TypeVar("R", bound=Record)
-
 
 class Requests(Protocol):
     """The part of the request queue that deletes and searches need; see RequestQueue."""
 
     loop: asyncio.AbstractEventLoop
     session_id: int
-
-    def submit(self, request: Request[R], /) -> asyncio.Future[R]: ...
 
     def send(self, call: Call, /) -> None: ...
 
@@ -45,36 +40,22 @@ class GuaranteedDeletes:
 
     Args:
         requests: The session's request queue.
+
+    Attributes:
+        under_way: Those that were started and have not finished.
     """
 
     def __init__(self, requests: Requests) -> None:
         self.requests = requests
-        self._under_way: set[GuaranteedDelete] = set()
+        self.under_way: set[GuaranteedDelete] = set()
         # One timer for all deletes, and none for each: a release is on the way of a lock to its next owner.
         self._timer: asyncio.TimerHandle | None = None
-        self._has_progress = False  # a delete has ended since the timer was set
         self._is_stuck = False
-
-    def __bool__(self) -> bool:
-        """Whether any delete is under way."""
-        return bool(self._under_way)
-
-    def prepare(self, path: str, newest_zxid: int | None = None, *, owner: int | None = 0) -> GuaranteedDelete:
-        """Return a GuaranteedDelete of the node at `path`, ready to be started.
-
-        Args:
-            newest_zxid: The latest transaction that can have created the node, None to delete any node at `path`.  It
-                protects a node that another client has created there after the first delete was carried out and its
-                answer lost.
-            owner: The session whose ephemeral node it is: then the first request is not a delete, but asks whether it
-                still is; 0 to delete at once; None likewise, for a node of a unique name that outlives the session.
-        """
-        return GuaranteedDelete(self, path, newest_zxid, owner)
 
     def dismiss(self) -> list[str]:
         """Stop everything: the session is over, and its ephemeral nodes go with it; return the paths of the others."""
-        lasting = [delete.path for delete in self._under_way if delete.owner is None]
-        for delete in list(self._under_way):
+        lasting = [delete.path for delete in self.under_way if delete.owner is None]
+        for delete in list(self.under_way):
             self.finished(delete)
         if self._timer is not None:
             self._timer.cancel()
@@ -88,37 +69,33 @@ class GuaranteedDeletes:
         self.send(delete, call)
         if self._is_stuck:
             delete.end_wait()
-        elif self._timer is None and delete in self._under_way:
-            self._has_progress = False
+        elif self._timer is None and delete in self.under_way:
+            self._has_progress = False  # whether a delete has ended since the timer was set
             self._timer = self.requests.loop.call_later(_STUCK, self._check_progress)
 
     def _check_progress(self) -> None:
         self._timer = None
-        if not self._under_way:
+        if not self.under_way:
             return
         if self._has_progress:
             self._has_progress = False
             self._timer = self.requests.loop.call_later(_STUCK, self._check_progress)
             return
         self._is_stuck = True
-        for delete in self._under_way:
+        for delete in self.under_way:
             delete.end_wait()
 
     def send(self, delete: GuaranteedDelete, call: Call) -> None:
         """Write `call`, the next request of `delete`, before this returns; see RequestQueue.send_at_once."""
-        self._under_way.add(delete)
+        self.under_way.add(delete)
         try:
             self.requests.send_at_once(call)
         except SessionError:
             self.finished(delete)
 
-    def is_under_way(self, delete: GuaranteedDelete) -> bool:
-        """Whether `delete` was started and has not finished."""
-        return delete in self._under_way
-
     def finished(self, delete: GuaranteedDelete) -> None:
         """Record that nothing more is to be done for `delete`."""
-        self._under_way.discard(delete)
+        self.under_way.discard(delete)
         self._has_progress = True
         self._is_stuck = False
         delete.end_wait()
@@ -131,13 +108,19 @@ class GuaranteedDelete:
     step in which it is decoded.
 
     Args:
-        newest_zxid: As for `GuaranteedDeletes.prepare`.
-        owner: As for `GuaranteedDeletes.prepare`.
+        deletes: The session's.
+        newest_zxid: The latest transaction that can have created the node, None to delete any node at `path`.  It
+            protects a node that another client has created there after the first delete was carried out and its answer
+            lost.
+        owner: The session whose ephemeral node it is: then the first request is not a delete, but asks whether it
+            still is; 0 to delete at once; None likewise, for a node of a unique name that outlives the session.
     """
 
     __slots__ = ("_deletes", "_first", "_newest_zxid", "_requests", "_synced", "_waited_for", "owner", "path")
 
-    def __init__(self, deletes: GuaranteedDeletes, path: str, newest_zxid: int | None, owner: int | None) -> None:
+    def __init__(
+        self, deletes: GuaranteedDeletes, path: str, newest_zxid: int | None = None, *, owner: int | None = 0
+    ) -> None:
         self._deletes = deletes
         self._requests = requests = deletes.requests
         self.path = path
@@ -201,7 +184,7 @@ class GuaranteedDelete:
             self._deletes.finished(self)
 
     def _continue(self) -> None:
-        if not self._deletes.is_under_way(self):  # the session ended during the pause
+        if self not in self._deletes.under_way:  # the session ended during the pause
             return
         if self._newest_zxid is None:
             self._delete()
@@ -214,12 +197,9 @@ class GuaranteedDelete:
         The delete may have been carried out, and another client may have created a node at the same path: a second
         delete would hit that one.  A server that lags must not show the deleted node: sync first.
         """
-        try:
-            self._synced = ignored(self._requests.submit(SyncRequest(paths.split(self.path)[0])))
-        except SessionError:
-            self._deletes.finished(self)
-        else:
-            self._deletes.send(self, Call(ExistsRequest(self.path, False), self))
+        self._synced = ignored(self._requests.loop.create_future())
+        self._deletes.send(self, Call(SyncRequest(paths.split(self.path)[0]), self._synced))
+        self._deletes.send(self, Call(ExistsRequest(self.path, False), self))
 
     def _refusal_of_sync(self) -> BaseException | None:
         """Return why the sync was refused: then the answer after it may be out of date."""
@@ -230,7 +210,7 @@ class GuaranteedDelete:
         self._deletes.send(self, Call(DeleteRequest(self.path, -1), self))
 
 
-def ignored(future: asyncio.Future[R]) -> asyncio.Future[R]:
+def ignored(future: asyncio.Future[Any]) -> asyncio.Future[Any]:
     """Return `future`, whose error asyncio will not log if no task retrieves it."""
     future.add_done_callback(_retrieve)
     return future

@@ -178,12 +178,8 @@ class Lifetime:
 
     def __init__(self, least: float | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self.session_id = 0
-        self.certainty = None if least is None else Certainty(least)
-        self._is_over = False
-        self._seen = (_NEVER, _NEVER)  # `certainty.proven` at the last call of `answered`
-        self._suspended = suspended()
         self.on_uncertain = OnUncertain(lambda: self.until)
+        self.renewed(least)
 
     @property
     def until(self) -> float:
@@ -209,11 +205,12 @@ class Lifetime:
         """How many seconds must be certain before a lock may be acquired."""
         return 0.0 if self.certainty is None else min(self.certainty.least, 3600.0) * _ENOUGH
 
-    def renewed(self) -> None:
+    def renewed(self, least: float | None = float("inf")) -> None:
         """Begin with a new session, which is yet to be made."""
         self.session_id = 0
-        self.certainty = Certainty()
-        self._is_over, self._seen = False, (_NEVER, _NEVER)
+        self.certainty = None if least is None else Certainty(least)
+        self._is_over = False
+        self._seen = (_NEVER, _NEVER)  # `certainty.proven` at the last call of `answered`
         self._suspended = suspended()
 
     @property
@@ -371,11 +368,10 @@ class Keepalive:
         if certainty.is_broken and any(self._needs):
             # Not all clients at the same time, if all were cut off.
             self._mend(self._rng.random() * certainty.least * _MEND_EVERY)
-        elif self._needs[0] and self._asking is None and self._is_at_rest(certainty):
-            self._asking = self._run(self._ask_role(link))
-
-    def _is_at_rest(self, certainty: Certainty) -> bool:
-        return self._loop.time() >= self._needed_since + certainty.least * _ROLE_AFTER
+        elif self._needs[0] and self._asking is None:
+            at_rest = self._needed_since + certainty.least * _ROLE_AFTER
+            if self._loop.time() >= at_rest:
+                self._asking = self._run(self._ask_role(link))
 
     def _run(self, body: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(body, name="zkwire certainty")
@@ -416,8 +412,8 @@ class Keepalive:
     async def _mend_chain(self, after: float) -> None:
         """Have the leader end a witness, then commit a write of this session: see Certainty.witnessed."""
         await asyncio.sleep(after)
-        while self._requests.link is not None and (certainty := self._requests.link.connection.certainty) and certainty.is_broken:
-            within = timing.connect_within(self._requests.link.connection.timeout, 1)
+        while (link := self._requests.link) and (certainty := link.connection.certainty) and certainty.is_broken:
+            within = timing.connect_within(link.connection.timeout, 1)
             begun = self._loop.time()
             try:
                 await self._make_witness(self._open_link, self._address, within).run()

@@ -42,7 +42,7 @@ Peer: TypeAlias = tuple[str, int]  # the IP address and the port of a server
 
 
 @dataclass(slots=True)
-class _Server:
+class LateServer:
     """A server that may have a write: its `address` in the list of servers; whether a handshake was given up there
     since; whether it was tried once more for that reason; whether another server has resumed the session since.
     """
@@ -61,8 +61,8 @@ class LateWrites:
     """
 
     def __init__(self) -> None:
-        self.doubtful: Address | None = None
-        self._servers: dict[Peer, _Server] = {}
+        self.doubtful: LateServer | None = None
+        self._servers: dict[Peer, LateServer] = {}
 
     def __bool__(self) -> bool:
         """Whether any write was lost since its server last answered a handshake."""
@@ -70,21 +70,22 @@ class LateWrites:
 
     def lost(self, server: Peer, address: Address) -> None:
         """Record that the connection to `server` broke with a write unanswered."""
-        self._servers.setdefault(server, _Server(address))
+        self._servers.setdefault(server, LateServer(address))
 
     def given_up(self, server: Peer, address: Address) -> None:
         """Record that a handshake was sent to `server`, and given up before the answer."""
         # It may be the server of the lost write by another address.
         if any(not other.is_former for other in self._servers.values()):
-            self._servers.setdefault(server, _Server(address)).has_handshake = True
+            self._servers.setdefault(server, LateServer(address)).has_handshake = True
 
     def resumed(self, server: Peer, *, is_read_only: bool) -> None:
         """Record that `server` has answered a handshake; by itself, without the leader, if it is read-only."""
-        if not is_read_only:
-            self._servers.pop(server, None)
-        doubtful = None if is_read_only else self._first_doubtful()
-        self.doubtful = None if doubtful is None else doubtful.address
-        if doubtful is None and not is_read_only:
+        self.doubtful = None
+        if is_read_only:
+            return
+        self._servers.pop(server, None)
+        self.doubtful = next((other for other in self._servers.values() if other.has_handshake), None)
+        if self.doubtful is None:
             for former in self._servers.values():
                 former.is_former = True
 
@@ -96,23 +97,10 @@ class LateWrites:
         """Record that `server` has passed on to the leader all that it had."""
         self._servers.pop(server, None)
 
-    def ask_again(self) -> bool:
-        """Return whether to try the doubtful server once more, before the session is ended for its sake."""
-        server = self._first_doubtful()
-        if server is None or server.was_asked_again:
-            return False
-        server.was_asked_again = True
-        return True
 
-    def _first_doubtful(self) -> _Server | None:
-        return next((server for server in self._servers.values() if server.has_handshake), None)
-
-
-def peer_of(link: Link, address: Address | None) -> Peer:
+def peer_of(link: Link, address: Address) -> Peer:
     """Return what identifies the server of `link`; `address` is the one that was connected to."""
-    peer = link.peer or address
-    assert peer is not None  # a link is used once it is connected
-    return peer
+    return link.peer or address
 
 
 class PreparedServers:
@@ -168,13 +156,14 @@ class PreparedServers:
         witness = self._make_witness(take_over, address, within)
         try:
             # With the last zxid of the client, so that a server that has seen less refuses it at once.
-            answer = await witness.ask(replace(hello, session_id=self._left.id, password=self._left.password))
+            other_hello = replace(hello, session_id=self._left.id, password=self._left.password)
+            granted, is_flushed = await witness.ask(other_hello)
         except RefusedError:
             return  # the session that was left has expired: the next try makes a new one
         finally:
             self._left = witness.left
-        self.granted(server, answer.granted)
-        if answer.is_flushed:
+        self.granted(server, granted)
+        if is_flushed:
             late_writes.flushed(server)
         elif late_writes.needs_flush(server):
             raise ConnectionError("a server without a quorum cannot show whether it has a late write")

@@ -100,19 +100,16 @@ class ObserverTap:
         error = None
         if code:
             error = call.request.refusal(code, server)
-        self._done(call, error)
+        self.done(call, error)
 
-    def failed(self, call: Call, error: Exception) -> None:
-        """Report that `call` fails with `error` and will get no answer."""
-        self._done(call, error)
+    def done(self, call: Call, error: Exception | None) -> None:
+        """Report the end of `call`, with or without an answer."""
+        seconds = self._loop.time() - call.sent_at if call.xid else 0.0
+        self._report(self._observer.request_done, call.request.operation, call.request.subject, seconds, error)
 
     def notified(self, kind: WatchEventType, event: Notification) -> None:
         """Report a watch event."""
         self._report(self._observer.event_arrived, kind, event.path, event.zxid if event.zxid > 0 else None)
-
-    def _done(self, call: Call, error: Exception | None) -> None:
-        seconds = self._loop.time() - call.sent_at if call.xid else 0.0
-        self._report(self._observer.request_done, call.request.operation, call.request.subject, seconds, error)
 
     def _report(self, method: Callable[..., None], *news: object) -> None:
         self._loop.call_soon(method, *news)  # not called from here: an exception must not reach the session

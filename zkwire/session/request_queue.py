@@ -228,17 +228,12 @@ class RequestQueue:
     def flush(self) -> None:
         """Write the calls that wait, in order, as many as may be in flight."""
         self._flush_due = False
-        link = self.link
-        if link is None or link.is_blocked:
-            return
-        connection = link.connection
-        if connection.error is not None:
-            return
-        now = self.loop.time()
+        link, now = self.link, self.loop.time()
         # If the event loop was blocked, the link may be dead.  Writes that were sent now would fail with it, although
         # the next connection can carry them.
-        if now > link.overdue_at:
+        if link is None or link.is_blocked or now > link.overdue_at or link.connection.error is not None:
             return
+        connection = link.connection
         in_flight = connection.calls
         while self._unsent and len(in_flight) < self._max_in_flight:
             call = self._unsent.popleft()
@@ -377,7 +372,7 @@ class RequestQueue:
         """Fail `call`, unless its caller was cancelled."""
         if call.waiter is not None and not call.waiter.done():
             if self._tap is not None:
-                self._tap.failed(call, error)
+                self._tap.done(call, error)
             call.waiter.set_exception(error)
 
     # -- for the session: the end -----------------------------------------------------------------------------------
@@ -388,10 +383,8 @@ class RequestQueue:
         if self.refusal is not None:
             self.cleanup.give_up()
         self._unsent.clear()
-        if self.link is not None:
-            calls += self.link.connection.calls
-            self.link = None
-        return calls
+        link, self.link = self.link, None
+        return calls if link is None else [*calls, *link.connection.calls]
 
     def fail(self, calls: Iterable[Call], error: SessionError) -> None:
         """Fail `calls`, each with a fresh copy of `error`."""

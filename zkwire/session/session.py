@@ -32,7 +32,7 @@ from zkwire.session.closing import CloseWaiter, clean_up, closed, drain, end_ses
 from zkwire.session.credentials import Credentials, Identity
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.keepalive import Keepalive, Lifetime, OnClosed
-from zkwire.session.late_writes import LateWrites, PreparedServers, peer_of
+from zkwire.session.late_writes import LateServer, LateWrites, PreparedServers, peer_of
 from zkwire.session.observer import Observer, ObserverTap, SessionState, States
 from zkwire.session.opening import open_link, unfit
 from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
@@ -271,10 +271,10 @@ class Session(LinkOwner):
             except (OSError, ProtocolError) as error:
                 self._failed(address, error)
             else:
-                if (doubtful := self._late_writes.doubtful) is None:
+                if (late := self._late_writes.doubtful) is None:
                     await self._serve(link, address)
                 else:
-                    await self._clear_doubt(link, address, doubtful)
+                    await self._clear_doubt(link, address, late)
             if self._ended.done():
                 return
             if self._time_left() <= 0:
@@ -316,7 +316,7 @@ class Session(LinkOwner):
                 self._move_on(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
         except asyncio.CancelledError:
-            if self.requests.link is link:  # not by `close`, but from outside: `asyncio.run` cancels all tasks at its end
+            if self.requests.link is link:  # not by `close`: `asyncio.run` cancels all tasks at its end
                 await self.close(within=_LAST_WORDS)
             raise
         finally:
@@ -327,17 +327,18 @@ class Session(LinkOwner):
         if isinstance(reason, ProtocolError):
             self._log.dropped(str(address), reason)
 
-    async def _clear_doubt(self, link: Link, address: Address, doubtful: Address) -> None:
-        """Drop `link`, to `address`: while a lock is certain, try `doubtful` of LateWrites; then end the session."""
+    async def _clear_doubt(self, link: Link, address: Address, late: LateServer) -> None:
+        """Drop `link`, to `address`: try `late` once, and again while a lock is certain; then end the session."""
         left = max(self.lifetime.until - self._loop.time(), 0.0)
         try:
-            if self._closing is None and (self._late_writes.ask_again() or left):
+            if self._closing is None and (left or not late.was_asked_again):
+                late.was_asked_again = True
                 await asyncio.sleep(min(left, self._hosts.longest_pause))
-                self._hosts.prefer(doubtful)
+                self._hosts.prefer(late.address)
             elif not link.is_lost:
                 await end_session(link, timing.connect_within(self.timeout, len(self._hosts)))
                 # Also without an answer: the leader may carry that request out at any time.
-                self._expire(f"the client has ended it: a write with a lost answer may yet come through {doubtful}")
+                self._expire(f"the client has ended it: a write with a lost answer may yet come through {late.address}")
                 self._hosts.prefer(address)
         finally:
             await finish(link)
@@ -372,10 +373,11 @@ class Session(LinkOwner):
         if response.timeout <= 0:
             attempt.greeted(accepted=False)
             return
+        is_new = not self.key.is_resumable
         self.key.granted(response, is_read_only=connection.is_read_only)
         self.lifetime.session_id = self.key.id
         if not connection.is_read_only:  # a server without a quorum proves nothing
-            phase, is_new = self._rng.random(), attempt.begins_session
+            phase = self._rng.random()
             self.lifetime.granted(attempt.sent_at, connection.heard, connection.timeout, phase, is_new=is_new)
             connection.certainty = self.lifetime.certainty
         self._servers.granted(peer_of(link, self._address), connection.timeout)

@@ -59,7 +59,6 @@ class SessionLog:
         self._loop = asyncio.get_running_loop()
         self._repetitions = Repetitions()
         self._session_id = session_id
-        self._connected_at = self._loop.time()
 
     def connected(self, server: str, session_id: int, timeout: float, *, is_read_only: bool) -> None:
         """A server has accepted the session."""

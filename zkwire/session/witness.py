@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from zkwire.errors import NoNodeError, ProtocolError
 from zkwire.session.attempt import Attempt, RefusedError, SessionKey
@@ -31,16 +31,6 @@ _ENDED_AFTER: Final = 1.6  # times that timeout: the leader ends a session one t
 _EPHEMERAL: Final = 1
 _REPLY_LIMIT: Final = 64 * 1024  # bytes
 _NEW: Final = ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False)
-
-
-class Answer(NamedTuple):
-    """The timeout that a server grants, in seconds, and whether it was flushed.
-
-    A server that was flushed has passed on to the leader all that it had, see LateWrites.
-    """
-
-    granted: float
-    is_flushed: bool
 
 
 class Witness(LinkOwner):
@@ -71,7 +61,7 @@ class Witness(LinkOwner):
         self._credentials = credentials
         self._within = within
         self._xids = xids()
-        self._attempt: Attempt | None = None
+        self._attempt: Attempt
         self.left = SessionKey()
 
     async def run(self) -> None:
@@ -93,11 +83,12 @@ class Witness(LinkOwner):
             except RefusedError:
                 return
 
-    async def ask(self, hello: ConnectRequest) -> Answer:
-        """Return what the server answers; end the session.
+    async def ask(self, hello: ConnectRequest) -> tuple[float, bool]:
+        """Return the timeout that the server grants, in seconds, and whether it was flushed; end the session.
 
-        A sync goes through the leader, after everything that came to the same server before.  `hello` asks for a new
-        session, or for one that another call has left.
+        A server that was flushed has passed on to the leader all that it had, see LateWrites.  A sync goes through the
+        leader, after everything that came to the same server before.  `hello` asks for a new session, or for one that
+        another call has left.
         Raises: RefusedError if that one has expired; otherwise as `run`.
         Cancellation: leaves no socket; the session is left.
         """
@@ -111,7 +102,7 @@ class Witness(LinkOwner):
                     raise ProtocolError(f"a sync was answered with {code}")
                 await end_session(link, self._within)
                 self.left = SessionKey()
-            return Answer(link.connection.timeout, is_flushed=not is_read_only)
+            return link.connection.timeout, not is_read_only
         finally:
             await finish(link)
 
@@ -158,7 +149,6 @@ class Witness(LinkOwner):
 
     def link_delivered(self, link: Link, arrived: list[Incoming]) -> None:
         """Take the answer to the handshake, and to the create."""
-        assert self._attempt is not None  # it has made the link
         for item in arrived:
             if isinstance(item, ConnectResponse):
                 self._response = item
