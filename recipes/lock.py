@@ -142,7 +142,7 @@ class Lock(LineLock[Lease]):
         if local_passes < 0:
             raise ValueError(f"local_passes is at least 0, not {local_passes!r}")
         super().__init__(zk, Line(zk, validate_path(path), data=data, acl=acl))
-        self._local_queue = LocalQueue(zk, local_passes, self._line.leave)
+        self._local_queue = LocalQueue(zk, local_passes, Ticket.give_up)
 
     def _lease(self, ticket: Ticket) -> Lease:
         return Lease(self._zk, ticket, self._local_queue)

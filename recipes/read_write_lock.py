@@ -351,7 +351,7 @@ class _WriteLock(_Side[WriteLease]):
         try:
             return await super()._acquire()
         finally:
-            self._gate.leave(at_gate)
+            at_gate.give_up()
 
     def _again(self) -> None:
         held = self._holders.of_current_task()

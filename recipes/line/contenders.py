@@ -5,7 +5,7 @@ Knows the nodes of a line and what their names mean.  Nothing is decided by it: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -15,6 +15,7 @@ import zkwire
 from recipes.common.numbers import in_order, next_number
 from recipes.line import ticket_data
 from recipes.line.known import line_of
+from recipes.line.position import Position
 from recipes.line.ticket import is_ticket, is_writer
 from zkwire import Client, GetData, Node, Stat, join_path
 
@@ -39,11 +40,11 @@ class Contender:
     """
 
     path: str
-    data: bytes
-    session: str
-    since: datetime | None
-    token: int
-    is_mine: bool
+    data: bytes = b""
+    session: str = ""
+    since: datetime | None = None
+    token: int = 0
+    is_mine: bool = False
     owns: bool
 
 
@@ -109,12 +110,12 @@ def in_line(
             raise node
         owns = (tickets if is_writer(name) else writers) < slots
         tickets += 1
+        writers += is_writer(name)
         if isinstance(node, Node):
             found.append(contender(join_path(path, name), node, session_id=session_id, owns=owns))
-            writers += is_writer(name) and not ticket_data.lets_readers_in(name, node.data, node.stat.version)
+            writers -= is_writer(name) and ticket_data.lets_readers_in(name, node.data, node.stat.version)
         else:
-            found.append(_unread(join_path(path, name), owns=owns))
-            writers += is_writer(name)
+            found.append(Contender(path=join_path(path, name), owns=owns))
     return found
 
 
@@ -144,29 +145,34 @@ class WaitDiagnostics:
 
     Attributes:
         text: The end of the message; empty as long as no ticket has waited.
+        nodes: What was read of those tickets, by their names.
     """
 
     def __init__(self) -> None:
         self.text = ""
-        self._nodes: dict[str, Node] = {}
-
-    def read(self, name: str, node: Node, before: Container[str]) -> None:
-        """Record what was read of the ticket `name`; those that are not `before` the own one any more are forgotten."""
-        self._nodes = {known: its for known, its in self._nodes.items() if known in before}
-        self._nodes[name] = node
-
-    def saw(self, path: str, before: Sequence[str]) -> None:
-        """Record which tickets are before the own one in the line at `path`, in their order."""
-        self.text = ""
-        if before:
-            count = "1 ticket is ahead" if len(before) == 1 else f"{len(before)} tickets are ahead, the first of them"
-            self.text = (
-                f"; {count}: {join_path(path, before[0])}{_describe_node(before[0], self._nodes.get(before[0]))}"
-            )
+        self.nodes: dict[str, Node] = {}
 
 
 # The present task's, while its wait is bounded: a ticket that ends its wait records there what it has seen.
 DIAGNOSTICS: Final[ContextVar[WaitDiagnostics | None]] = ContextVar("DIAGNOSTICS", default=None)
+
+
+def diagnose_read(name: str, node: Node, position: Position) -> None:
+    """Record, in a bounded wait, what was read of the ticket `name`; those that remain before no longer are dropped."""
+    if (diagnostics := DIAGNOSTICS.get()) is not None:
+        before = position.before
+        diagnostics.nodes = {known: its for known, its in diagnostics.nodes.items() if known in before}
+        diagnostics.nodes[name] = node
+
+
+def diagnose_before(path: str, position: Position) -> None:
+    """Record, in a bounded wait, which tickets are before the own one in the line at `path`."""
+    if (diagnostics := DIAGNOSTICS.get()) is not None:
+        diagnostics.text = ""
+        if before := position.before:
+            count = "1 ticket is ahead" if len(before) == 1 else f"{len(before)} tickets are ahead, the first of them"
+            node = _describe_node(before[0], diagnostics.nodes.get(before[0]))
+            diagnostics.text = f"; {count}: {join_path(path, before[0])}{node}"
 
 
 def _describe_node(name: str, node: Node | None) -> str:
@@ -180,10 +186,6 @@ def _describe_node(name: str, node: Node | None) -> str:
 def holders_first(contenders: Iterable[Contender]) -> list[Contender]:
     """Return the contenders: those that own, and then those that wait, each in their order."""
     return sorted(contenders, key=lambda each: not each.owns)
-
-
-def _unread(path: str, *, owns: bool) -> Contender:
-    return Contender(path=path, data=b"", session="", since=None, token=0, is_mine=False, owns=owns)
 
 
 def _created_at(stat: Stat) -> datetime:
@@ -203,10 +205,5 @@ def single(zk: Client, path: str, node: Any) -> list[Contender]:
     Raises:
         ServerError: if the read was refused, unless that says that the node is gone or must not be read.
     """
-    if isinstance(node, zkwire.NoNodeError) or (isinstance(node, Node) and not is_ticket(node.stat)):
-        return []
-    if isinstance(node, zkwire.NoAuthError):
-        return [_unread(path, owns=True)]
-    if isinstance(node, BaseException):
-        raise node
-    return [contender(path, node, session_id=zk.session_id, owns=True)]
+    parent, _, name = path.rpartition("/")
+    return in_line(parent or "/", (name,), (node,), slots=1, session_id=zk.session_id)

@@ -49,24 +49,11 @@ class KnownLine:
         order: Lets one try of a TryLock at this path run at a time.
     """
 
-    __slots__ = (
-        "_blocked_by",
-        "_flights",
-        "_foreign",
-        "_most_lists",
-        "_warnings",
-        "children",
-        "lists",
-        "order",
-        "path",
-    )
-
-    def __init__(self, path: str, *, most_lists: int = _MOST_LISTS) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
         self.children = CachedChildren()
         self.lists = 0
         self.order = asyncio.Lock()
-        self._most_lists = most_lists
         self._flights: dict[bool, SingleFlight[list[Any]]] = {}
         self._warnings = WarnOnce(_log, f"the line {path}")
         self._foreign: dict[str, None] = {}
@@ -77,7 +64,7 @@ class KnownLine:
     @property
     def is_busy(self) -> bool:
         """Whether so many tickets list the line that another one shares a list instead."""
-        return self.lists >= self._most_lists
+        return self.lists >= _MOST_LISTS
 
     async def look(self, zk: Client, *others: GetData) -> list[Any]:
         """Return a Ranking of the children and the answers to `others`, all sent after a sync and after this call.
@@ -186,8 +173,6 @@ class CachedChildren:
     docs/waiting-line.md, "What one of them hears, all of them know", has the argument.
     """
 
-    __slots__ = ("count", "names", "source", "tickets")
-
     def __init__(self) -> None:
         self.tickets = 0  # that take part
         self.count = 0  # lists, ever
@@ -258,8 +243,6 @@ class KnownParents:
     as well.  `now` is the time on the event loop's clock.
     """
 
-    __slots__ = ("_being_made", "_until")
-
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
         self._being_made: set[str] = set()
@@ -314,39 +297,32 @@ class KnownParents:
 class Alarms:
     """Calls that are due in a moment, with one timer for all of them: most are taken back before that."""
 
-    __slots__ = ("_due", "_next", "_timer")
-
     def __init__(self) -> None:
         self._due: dict[Callable[[], None], float] = {}
-        self._next = _FOR_EVER
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, call: Callable[[], None], due: float) -> None:
         """Make `call` at the time `due`, on the event loop's clock."""
         self._due[call] = due
-        if due < self._next:
+        if self._timer is None or due < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()
-            self._wait_until(due)
+            self._timer = asyncio.get_running_loop().call_at(due, self._call)
 
     def discard(self, call: Callable[[], None]) -> None:
         """Undo `add`.  The timer stays: the next call is often added a moment later."""
         self._due.pop(call, None)
 
-    def _wait_until(self, due: float) -> None:
-        self._next = due
-        self._timer = asyncio.get_running_loop().call_at(due, self._call)
-
     def _call(self) -> None:
+        self._timer = None
+        pending, self._due = self._due, {}
         now = asyncio.get_running_loop().time()
-        due = [call for call, at in self._due.items() if at <= now]
-        for call in due:
-            del self._due[call]
-        self._next, self._timer = _FOR_EVER, None
-        if self._due:
-            self._wait_until(min(self._due.values()))
-        for call in due:
-            call()
+        for call, due in pending.items():
+            if due > now:
+                self.add(call, due)
+        for call, due in pending.items():
+            if due <= now:
+                call()
 
 
 class KnownOfClient:
@@ -357,8 +333,6 @@ class KnownOfClient:
         parents: The nodes that it takes for existing.
         unwatched: Leases whose node is to be watched in a moment.
     """
-
-    __slots__ = ("lines", "parents", "unwatched")
 
     def __init__(self) -> None:
         self.lines: dict[str, KnownLine] = {}
@@ -379,7 +353,7 @@ def line_of(zk: Client, path: str) -> KnownLine:
 
     If a line in use is forgotten, its later tickets share nothing with the earlier ones: they send a few requests more.
     """
-    return remember(known_of(zk).lines, path, lambda: KnownLine(path, most_lists=_MOST_LISTS), _MOST_LINES)
+    return remember(known_of(zk).lines, path, lambda: KnownLine(path), _MOST_LINES)
 
 
 def remember(table: dict[str, V], key: str, make: Callable[[], V], most: int) -> V:

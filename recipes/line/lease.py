@@ -192,7 +192,7 @@ class Lease(Holding):
             loss.
     """
 
-    __slots__ = ("_depth", "_is_awaited", "_monitor", "_session_id", "_successors", "path", "ticket", "token")
+    __slots__ = ("_depth", "_is_awaited", "_session_id", "_successors", "_unwatched", "path", "ticket", "token")
 
     def __init__(
         self, zk: Client, ticket: Ticket, successors: Successors | None = None, *, is_awaited: bool = True
@@ -205,7 +205,19 @@ class Lease(Holding):
         self._is_awaited = is_awaited  # whether another client may wait until the node is gone
         self._successors = successors
         self._depth = 1
-        self._monitor = LossMonitor(zk, ticket, self._loop, on_uncertain=self.find_loss, on_lost=self._lose)
+        self._unwatched = known_of(zk).unwatched
+        zk.need_certainty()
+        zk.on_uncertain.add(self._certainty_ended)
+        if ticket.is_watched and ticket.watches is not None:  # a ticket that has waited brings its watch along
+            ticket.watches.set_callback(self._watch_fired)
+        elif ticket.watch_request is not None:  # begun under the lease before this one, of the same ticket
+            ticket.watch_request.add_done_callback(self._watch_answered)
+        else:
+            if ticket.held_since is None:
+                ticket.held_since = self._loop.time()
+            # Counted from the first lease: otherwise a ticket that is passed on again and again, each time after less
+            # than a tenth of a second, would never be watched.
+            self._unwatched.add(self._watch_own_node, ticket.held_since + _UNWATCHED)
 
     def __repr__(self) -> str:
         if self._loss is not None:
@@ -383,118 +395,75 @@ class Lease(Holding):
         return self._loss
 
     def _finish(self, gone: asyncio.Future[None] | None = None) -> None:
-        """End the lease, once; `gone` is the future of its removal if that was started."""
-        self._monitor.stop()
+        """End the lease, once; `gone` is the future of its removal if that was started.
+
+        The ticket keeps its watches, and a request for one, for the lease that may follow.  Nothing refers to this
+        lease any more, so that its memory is free without the garbage collector.
+        """
+        self._zk.release_certainty()
+        self._zk.on_uncertain.discard(self._certainty_ended)
+        if self.ticket.watches is not None:
+            self.ticket.watches.set_callback(None)
+        self._unwatched.discard(self._watch_own_node)
+        if self.ticket.watch_request is not None:
+            self.ticket.watch_request.remove_done_callback(self._watch_answered)
         if self._over is not None:
             self._over.set_result(gone)
         self._on_end()
 
-
-class LossMonitor:
-    """Watches over one lease of `ticket`, from now until `stop`: the certainty of its session, and its own node.
-
-    Args:
-        on_uncertain: Called when the session is not certain to be alive any more.
-        on_lost: Called with the reason when the ticket's node is lost.  Both stop the monitor.
-    """
-
-    __slots__ = ("_is_stopped", "_on_lost", "_on_uncertain", "_ticket", "_unwatched", "_zk")
-
-    def __init__(
-        self,
-        zk: Client,
-        ticket: Ticket,
-        loop: asyncio.AbstractEventLoop,
-        *,
-        on_uncertain: Callable[[], object],
-        on_lost: Callable[[str], object],
-    ) -> None:
-        self._zk = zk
-        self._ticket = ticket
-        self._on_uncertain = on_uncertain
-        self._on_lost = on_lost
-        self._is_stopped = False
-        self._unwatched = known_of(zk).unwatched
-        zk.need_certainty()
-        zk.on_uncertain.add(self._certainty_ended)
-        if ticket.is_watched and ticket.watches is not None:  # a ticket that has waited brings its watch along
-            ticket.watches.set_callback(self._watch_fired)
-        elif ticket.watch_request is not None:  # begun under the lease before this one, of the same ticket
-            ticket.watch_request.add_done_callback(self._watch_answered)
-        else:
-            if ticket.held_since is None:
-                ticket.held_since = loop.time()
-            # Counted from the first lease: otherwise a ticket that is passed on again and again, each time after less
-            # than a tenth of a second, would never be watched.
-            self._unwatched.add(self._watch_own_node, ticket.held_since + _UNWATCHED)
-
-    def stop(self) -> None:
-        """Stop watching, once; the ticket keeps its watches, and a request for one, for the lease that may follow."""
-        self._is_stopped = True
-        self._zk.release_certainty()
-        self._zk.on_uncertain.discard(self._certainty_ended)
-        if self._ticket.watches is not None:
-            self._ticket.watches.set_callback(None)
-        self._unwatched.discard(self._watch_own_node)
-        if self._ticket.watch_request is not None:
-            self._ticket.watch_request.remove_done_callback(self._watch_answered)
-        self._on_uncertain = self._on_lost = _ignore  # breaks the reference cycle with the lease
+    # -- the signals of a loss: the certainty of the session, and the ticket's own node -------------------------------
 
     def _certainty_ended(self) -> None:
-        if self._zk.certain_for(self._ticket.node.session_id) > 0:  # an answer has arrived since this was scheduled
+        if self._zk.certain_for(self._session_id) > 0:  # an answer has arrived since this was scheduled
             self._zk.on_uncertain.add(self._certainty_ended)
         else:
-            self._on_uncertain()
+            self.find_loss()
 
     def _watch_own_node(self) -> None:
         """Send the request that reads and watches the ticket's own node; an earlier one counts no more."""
-        ticket = self._ticket
+        ticket = self.ticket
         if ticket.watches is None:
             ticket.watches = WatchSet()
-        asked = self._zk.get_and_watch(ticket.node.path, into=ticket.watches)
-        ticket.watch_request = asyncio.get_running_loop().create_task(asked)
+        asked = self._zk.get_and_watch(self.path, into=ticket.watches)
+        ticket.watch_request = self._loop.create_task(asked)
         ticket.watch_request.add_done_callback(self._watch_answered)
 
     def _watch_answered(self, request: asyncio.Task[tuple[Node, Watch]]) -> None:
         if request.cancelled():
             return
         error = request.exception()
-        ticket = self._ticket
-        if self._is_stopped or request is not ticket.watch_request:
+        ticket = self.ticket
+        if self.is_over or request is not ticket.watch_request:
             return
         ticket.watch_request = None
         if is_transient(error):
-            self._unwatched.add(self._watch_own_node, asyncio.get_running_loop().time() + _UNWATCHED)
+            self._unwatched.add(self._watch_own_node, self._loop.time() + _UNWATCHED)
         elif isinstance(error, ZooKeeperError) and not isinstance(error, NoNodeError):
             # For example, the right to read the node is missing.  Without the watch a deletion would go unnoticed, so
             # the lease cannot be relied upon.
-            self._on_lost(str(error))
-        elif isinstance(error, NoNodeError) or request.result()[0].stat.czxid != ticket.node.token:
-            self._on_lost(DELETED)  # another token: the node was deleted, and one of the same name was created
+            self._lose(str(error))
+        elif isinstance(error, NoNodeError) or request.result()[0].stat.czxid != self.token:
+            self._lose(DELETED)  # another token: the node was deleted, and one of the same name was created
         elif not ticket.is_own_data(request.result()[0]):
-            self._on_lost(WRITTEN_OVER)  # other clients may act on what they read there
+            self._lose(WRITTEN_OVER)  # other clients may act on what they read there
         else:
             assert ticket.watches is not None  # the request has set a watch
             ticket.is_watched = True
             ticket.watches.set_callback(self._watch_fired)
 
     def _watch_fired(self) -> None:
-        path, watches = self._ticket.node.path, self._ticket.watches
+        watches = self.ticket.watches
         assert watches is not None  # one of them has fired
         try:
             # Watches on blockers from the time of waiting may still fire: they mean nothing to a holder.
-            events = [event for event in watches.take() if event.path == path]
+            events = [event for event in watches.take() if event.path == self.path]
         except SessionError as error:
-            self._on_lost(str(error))
+            self._lose(str(error))
             return
         if any(event.type is WatchEventType.DELETED for event in events):
-            self._on_lost(DELETED)
+            self._lose(DELETED)
         elif events:
             # The node's data has changed, which uses up the watch.  It also uses up a watch whose request is still
             # unanswered here, so a request that is under way does not make this one superfluous.
-            self._ticket.is_watched = False
+            self.ticket.is_watched = False
             self._watch_own_node()
-
-
-def _ignore(why: str = "") -> None:
-    """Do nothing: the monitor is stopped."""

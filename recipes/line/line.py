@@ -22,7 +22,7 @@ from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import any_transient, pause_if_transient, raise_unless_renewed, until_answered
 from recipes.common.this_process import or_described
-from recipes.line.contenders import DIAGNOSTICS
+from recipes.line.contenders import diagnose_before
 from recipes.line.known import known_of, line_of
 from recipes.line.position import every_contender
 from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode
@@ -70,7 +70,6 @@ class Line:
         self._data = or_described(data)
         self._acl = acl
         self._parents_acl = OPEN_ACL if acl is None else acl
-        self._own_acl: tuple[int, Sequence[ACL]] | None = None  # and for how many identities of the client
         self._parent_data = parent_data
         self._container = path if container is None else container
         self._links = links
@@ -146,8 +145,7 @@ class Line:
                 return True  # there is no line, or the ticket gets the refusal
             position.slots_read(rules.slots(slots[0].data), is_watched=False)
         await rules.leave_out(self._zk, position)
-        if (diagnostics := DIAGNOSTICS.get()) is not None:
-            diagnostics.saw(self.path, position.before)
+        diagnose_before(self.path, position)
         return position.is_free
 
     async def still_owns(self, ticket: Ticket) -> bool:
@@ -177,10 +175,6 @@ class Line:
             ticket.give_up()
             return False
         return True
-
-    def leave(self, ticket: Ticket) -> None:
-        """Give `ticket` up: its node is deleted as soon as a server can be reached."""
-        ticket.give_up()
 
     # -- entering ---------------------------------------------------------------------------------------------------
 
@@ -224,6 +218,7 @@ class Line:
         many tickets of this client list the line.
         """
         zk, known, loop = self._zk, self._known, asyncio.get_running_loop()
+        acl = own_acl(zk, self.path) if self._acl is None else self._acl
         unique, chain = zk.unique_id(), None
         if self._links:
             chain = HashChain(unique, self._links)
@@ -231,7 +226,6 @@ class Line:
         name = join_path(self.path, f"_c_{unique}-{self._prefix}")
         parents = self._parents.to_create(self.path, loop.time()) if self._creates_at_once else []
         while True:
-            acl = self._ticket_acl()
             operations: list[Create | GetChildren | GetData] = [
                 *map(self._create_parent, parents),
                 Create(name, self._data, ephemeral=True, sequential=True, acl=acl, recover=True),
@@ -258,21 +252,13 @@ class Line:
             if isinstance(created, zkwire.NoNodeError):
                 parents = await self._parents_to_create(parents)
             elif isinstance(created, zkwire.InvalidACLError) and was_refused(zk, acl):
-                self._own_acl = None
+                acl = own_acl(zk, self.path)
             elif not (isinstance(created, zkwire.ConnectionLostError) and not created.maybe_applied) and not (
                 await pause_if_transient(created)
             ):
                 if isinstance(created, zkwire.NodeExistsError):
                     created.hint = "the sequence numbers below this parent are used up: delete it and create it again"
                 raise created
-
-    def _ticket_acl(self) -> Sequence[ACL]:
-        if self._acl is not None:
-            return self._acl
-        identities = self._zk.identity_count
-        if self._own_acl is None or self._own_acl[0] != identities:
-            self._own_acl = identities, own_acl(self._zk, self.path)
-        return self._own_acl[1]
 
     def _create_parent(self, at: str) -> Create:
         is_container = at == self._container or at.startswith(f"{self._container}/")

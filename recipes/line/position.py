@@ -109,28 +109,6 @@ class Position:
         ahead: How many blockers the ticket watches beyond those.
     """
 
-    __slots__ = (
-        "_ahead",
-        "_blocks",
-        "_count",
-        "_departed",
-        "_has_fixed_slots",
-        "_is_listed",
-        "_knows_slots",
-        "_last",
-        "_names",
-        "_sees_children",
-        "_slots",
-        "_unreadable",
-        "_watched",
-        "is_gone",
-        "is_watched",
-        "name",
-        "needs_list",
-        "needs_slots",
-        "needs_sync",
-    )
-
     def __init__(
         self, name: str, *, blocks: Callable[[str], bool] = every_contender, slots: int | None = 1, ahead: int = 1
     ) -> None:
@@ -154,7 +132,6 @@ class Position:
         self._watched: set[str] = set()
         self._departed: set[str] = set()
         self._unreadable: set[str] = set()
-        self._sees_children = False
 
     @property
     def owns(self) -> bool:
@@ -162,8 +139,7 @@ class Position:
 
         A list that is out of date does no harm: it can only show too many blockers, never too few.
         """
-        is_informed = self._is_listed and self._knows_slots
-        return is_informed and not self.is_gone and self._count + len(self._last) < self._slots
+        return self._is_informed and not self.is_gone and self._count + len(self._last) < self._slots
 
     @property
     def is_free(self) -> bool:
@@ -192,10 +168,6 @@ class Position:
     def first(self) -> list[str]:
         """The blockers that come first in the line, as many as there are slots: in general they are the holders."""
         return self.before[: self._slots]
-
-    def is_blocked_by(self, name: str) -> bool:
-        """Return whether `name` may still be a blocker."""
-        return name in self._last or self._place(name) is not None
 
     @property
     def to_watch(self) -> list[str]:
@@ -263,10 +235,6 @@ class Position:
         self._knows_slots = True
         self.needs_slots = not is_watched
 
-    def synced(self) -> None:
-        """Record that the server has caught up with the leader."""
-        self.needs_sync = False
-
     def slots_changed(self) -> None:
         """Record that the number of slots has changed: the ticket does not own before the new one is known."""
         self._knows_slots = False
@@ -332,7 +300,6 @@ class Position:
         self._watched.clear()
         self._departed.clear()
         self._unreadable.clear()
-        self._sees_children = False
         self._is_listed = False
         self.needs_list = True
         if not self._has_fixed_slots:

@@ -31,8 +31,7 @@ _FIXED: Final = 0x4 << 76 | 0x2 << 62
 # tenths of a millisecond.
 MOST_LINKS: Final = 300
 
-_SHARED: Final = re.compile(rb"zkwire shared ([0-9a-f]{64})\n")
-_LIMITED: Final = re.compile(rb"zkwire limit ([0-9]{1,10})\.([0-9]{3}) ([0-9a-f]{64})\n")
+_LINE: Final = re.compile(rb"zkwire (?:shared|limit ([0-9]{1,10}\.[0-9]{3})) ([0-9a-f]{64})\n")
 LONGEST_LIMIT: Final = 10.0**9  # seconds
 
 
@@ -109,13 +108,10 @@ def parse(name: str, data: bytes, version: int) -> TicketData | None:
     Args:
         data: The data of the ticket's node, and `version` its version.
     """
-    shared = _SHARED.match(data)
-    if shared is not None:
-        return TicketData(is_shared=True) if is_proven(name, version, shared[1].decode()) else None
-    limit = _LIMITED.match(data)
-    if limit is None or not is_proven(name, version, limit[3].decode()):
+    line = _LINE.match(data)
+    if line is None or not is_proven(name, version, line[2].decode()):
         return None
-    return TicketData(limit=int(limit[1]) + int(limit[2]) / 1000)
+    return TicketData(is_shared=True) if line[1] is None else TicketData(limit=float(line[1]))
 
 
 def lets_readers_in(name: str, data: bytes, version: int) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import zkwire
 from recipes.common.retrying import any_transient, pause, pause_if_transient, read
 from recipes.line import ticket_data
-from recipes.line.contenders import DIAGNOSTICS
+from recipes.line.contenders import diagnose_before, diagnose_read
 from recipes.line.known import KnownLine, Subscription
 from recipes.line.position import Position, Promises, Ranking, every_contender
 from recipes.line.ticket import Ticket, is_ticket, yield_processor
@@ -84,7 +84,7 @@ class Rules:
         """
         if position.is_free:
             return
-        path, known, diagnostics = self.path, self.known, DIAGNOSTICS.get()
+        path, known = self.path, self.known
         to_read = known.to_read(position.first)
         if self.ignores_shared and len(position.before) == 1:
             to_read = position.first
@@ -101,8 +101,7 @@ class Rules:
                     position.departed(name)
                 elif isinstance(node, Node):
                     known.was_read(name)
-                    if diagnostics is not None:
-                        diagnostics.read(name, node, position.before)
+                    diagnose_read(name, node, position)
                     if self.ignores_shared and ticket_data.lets_readers_in(name, node.data, node.stat.version):
                         position.departed(name)
                 elif not isinstance(node, zkwire.NoAuthError):
@@ -178,14 +177,10 @@ class WaitingTicket:
                 await self._look_again()  # that may have taken long, and nothing has watched the node
             if self.is_lost:
                 raise EvictedError
-            self._diagnose()
+            diagnose_before(self._rules.path, position)
         except BaseException:
             self.ticket.give_up()
             raise
-
-    def _diagnose(self) -> None:
-        if (diagnostics := DIAGNOSTICS.get()) is not None:
-            diagnostics.saw(self._rules.path, self._position.before)
 
     async def _look_again(self) -> None:
         """List the line together with other tickets that do."""
@@ -229,7 +224,7 @@ class WaitingTicket:
                 self._take_events()
         except BaseException:
             self.ticket.give_up()
-            self._diagnose()
+            diagnose_before(self._rules.path, position)
             raise
         finally:
             self._shared.leave()
@@ -346,7 +341,9 @@ class WaitingTicket:
             await pause()
             return
         if sync:
-            self._take_sync(answers.pop(0))
+            if isinstance(refusal := answers.pop(0), BaseException):
+                raise refusal
+            position.needs_sync = False
         if slots:
             self._take_slots(answers.pop(len(own)), is_watched=True)
         if lists:
@@ -356,11 +353,6 @@ class WaitingTicket:
         if not (position.owns or all(is_ticket(answer.stat) for answer in answers if isinstance(answer, Node))):
             for name in await known.foreign_among(self._zk, position.unknown):
                 position.departed(name)
-
-    def _take_sync(self, answer: Any) -> None:
-        if isinstance(answer, BaseException):
-            raise answer
-        self._position.synced()
 
     def _take_watched(self, name: str, answer: Any) -> None:
         """Take in the answer to the request that reads and watches `name`, a blocker or the ticket's own node."""
@@ -402,8 +394,7 @@ class WaitingTicket:
             self._rules.known.found_foreign(name)
             self._position.departed(name)
             return
-        if (diagnostics := DIAGNOSTICS.get()) is not None:
-            diagnostics.read(name, node, self._position.before)
+        diagnose_read(name, node, self._position)
         written = ticket_data.parse(name, node.data, node.stat.version)
         if written is None or written.limit is None:
             self._promises.forget(name)
@@ -426,7 +417,7 @@ class WaitingTicket:
         event.cancel()
         for name, version in self._promises.broken(loop.time()):
             try:
-                if self._position.is_blocked_by(name):
+                if name in self._position.before:
                     await self._zk.delete(join_path(self._rules.path, name), version)
                     self._take_departure(name)
             except zkwire.ConnectionLostError:

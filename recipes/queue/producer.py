@@ -129,7 +129,7 @@ class Producer:
                 failures += 1
         finally:
             if ticket is not None:
-                self._line.leave(ticket)
+                ticket.give_up()
 
     async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `ask`, asked again here after a refusal: the put keeps its place in the line.

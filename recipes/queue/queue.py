@@ -259,7 +259,7 @@ class Queue:
             return await until_answered(self._zk, lambda: self._wait_in_line(take), renews=False)
         finally:
             # The next consumer becomes the first.
-            self._line.leave(ticket)
+            ticket.give_up()
 
     async def _wait_in_line(self, take: Take[T]) -> T:
         """Wait until an item was taken; called by the first in the line of the consumers, which alone watches items."""

@@ -144,7 +144,8 @@ class Line:
         # The places of each client's tickets.
         self._clients = [setup.real] if setup.together else [(place,) for place in setup.real]
         self._client = {place: client for client, places in enumerate(self._clients) for place in places}
-        known = KnownLine("/line", most_lists=0) if self.setup.shares else KnownLine("/line")
+        known = KnownLine("/line")
+        known.lists += 1000 * setup.shares  # so busy that its tickets share their looks
         self._tables = [
             WaitingTable([self.names[place] for place in places], [self._rules(place, known) for place in places])
             for places in self._clients

@@ -60,7 +60,7 @@ async def test_a_ticket_that_was_passed_on_owns_without_a_request_as_long_as_its
         assert await owned.still_owns(ticket)
         assert set(count.requests) == {"sync", "getChildren2"}
         assert zk.certain_for(zk.session_id) > 0
-        owned.leave(ticket)
+        ticket.give_up()
         await nothing_stays(stage)
 
 

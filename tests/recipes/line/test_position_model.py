@@ -121,14 +121,12 @@ class Model:
             "needs_slots": self.needs_slots,
             "needs_sync": self.needs_sync,
             "needs_requests": self.needs_list or self.needs_slots or not self.is_watched or bool(self.to_watch),
-            "blocked by": [name for name in NAMES if name in before],
         }
 
 
 def state(position: Position) -> dict[str, object]:
-    names = set(Model(every_contender, 1, 1).state()) - {"blocked by"}
-    blocked_by = [name for name in NAMES if position.is_blocked_by(name)]
-    return {name: getattr(position, name) for name in names} | {"blocked by": blocked_by}
+    names = set(Model(every_contender, 1, 1).state())
+    return {name: getattr(position, name) for name in names}
 
 
 STEPS = ["list", "list", "list", "departure", "departure", "departure", "watch all", "watched", "unwatched"]
@@ -185,7 +183,7 @@ def take_step(data: st.DataObject, position: Position, model: Model) -> None:
             position.caught_up(Ranking(names))
             model.take_shared(names)
         case "synced":
-            position.synced()
+            position.needs_sync = False
             model.needs_sync = False
         case "start over":
             position.started_over()
