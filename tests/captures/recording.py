@@ -22,7 +22,7 @@ ANNOTATION = "# "
 THEMES = (
     *("fresh", "handshake", "closing", "framing", "creates", "refused_creates", "writes", "reads", "acls"),
     *("permissions", "identities", "administration", "one_shot", "lasting", "removal", "rearming", "unreadable"),
-    *("multi", "refused_multi", "multi_read", "quotas"),
+    *("multi", "refused_multi", "multi_read"),
 )
 
 

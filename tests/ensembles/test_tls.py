@@ -87,25 +87,19 @@ async def test_the_client_is_known_by_its_certificate_on_every_connection(
 
 
 @pytest.mark.limit(120)
-async def test_untrusted_misnamed_and_expired_servers_are_refused(
+async def test_untrusted_and_misnamed_servers_are_refused(
     tls: Certificates, secure: EnsembleServer, tmp_path: Path
 ) -> None:
     """The name is the host of the connect string.  A TLS failure concerns one server: the next one is tried."""
     elsewhere = issue(tls.ca, tmp_path, "elsewhere", hosts=["DNS:zk1.example"])
-    old = issue(tls.ca, tmp_path, "old", expired=True)
-    async with (
-        TlsFront(secure.port, Certificates(tls.ca, elsewhere, tls.client)) as misnamed,
-        TlsFront(secure.port, Certificates(tls.ca, old, tls.client)) as expired,
-    ):
+    async with TlsFront(secure.port, Certificates(tls.ca, elsewhere, tls.client)) as misnamed:
         stranger = ssl.create_default_context(cafile=authority(tmp_path, "stranger").certificate)
         assert "unable to get local issuer" in await refusal(zkwire.connect(secure.secure_hosts, ssl=stranger))
         assert "not accepted" in await refusal(zkwire.connect(secure.secure_hosts, ssl=True))
         localhost = secure.secure_hosts.replace("127.0.0.1", "localhost")
-        bad = f"{misnamed.hosts},{expired.hosts}"
-        text = await refusal(zkwire.connect(bad, ssl=trusting(tls)))
+        text = await refusal(zkwire.connect(misnamed.hosts, ssl=trusting(tls)))
         assert f"{misnamed.hosts}: the server's certificate is not accepted: IP address mismatch" in text
-        assert f"{expired.hosts}: the server's certificate is not accepted: certificate has expired" in text
-        async with zkwire.connect(f"{bad},{localhost}", ssl=trusting(tls)) as zk:
+        async with zkwire.connect(f"{misnamed.hosts},{localhost}", ssl=trusting(tls)) as zk:
             assert zk.server == localhost
 
 

@@ -16,15 +16,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from bench.peers.builds import MissingError, python_with, run, tool
 from tests.interop import lines
 from tests.interop.contenders import FailedError
-from zkwire.testing import RealServer, ZooKeeperMissingError
+from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError
 from zkwire.testing.real.installation import find_zookeeper
 
 HERE = Path(__file__).parent
@@ -34,27 +33,11 @@ TIME_LIMIT = 300.0
 TICK_TIME = 2.0
 
 
-@contextmanager
-def in_memory() -> Iterator[str]:
-    """Start the in-memory server as a process; yield its connect string."""
-    command = [sys.executable, "-m", "zkwire.testing", "--port", "0", "--tick-time", str(TICK_TIME), "--with-stdin"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        found = re.search(r"127\.0\.0\.1:\d+", process.stdout.readline())
-        try:
-            if found is None:
-                raise FailedError("the in-memory server did not print its address")
-            yield found[0]
-        finally:
-            process.stdin.close()
-
-
 def kazoo(folder: Path) -> None:
     """Install kazoo and run its trial."""
     python = python_with("kazoo", folder)
-    with in_memory() as hosts:
-        done = subprocess.run([python, HERE / "kazoo_trial.py", hosts], timeout=TIME_LIMIT)
+    with ServerProcess(tick_time=TICK_TIME) as server:
+        done = subprocess.run([python, HERE / "kazoo_trial.py", server.hosts], timeout=TIME_LIMIT)
     if done.returncode:
         raise FailedError("the trial of kazoo, above")
 
@@ -83,14 +66,14 @@ def zkcli(folder: Path) -> None:
             )
         return comparable(done.stdout)
 
-    with in_memory() as hosts:
-        ours = printed(hosts)
-    server = RealServer(tick_time=TICK_TIME)
-    asyncio.run(server.start())
+    with ServerProcess(tick_time=TICK_TIME) as server:
+        ours = printed(server.hosts)
+    real = RealServer(tick_time=TICK_TIME)
+    asyncio.run(real.start())
     try:
-        theirs = printed(server.hosts)
+        theirs = printed(real.hosts)
     finally:
-        asyncio.run(server.close())
+        asyncio.run(real.close())
     if ours != theirs:
         raise FailedError("zkCli prints\n" + "\n".join(difflib.unified_diff(theirs, ours, "real", "in memory", "", "")))
     print(f"  zkCli: {len(ours)} lines as against a real server")

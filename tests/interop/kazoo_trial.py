@@ -1,19 +1,18 @@
 """kazoo's client on the server that the first argument names: run by `python -m tests.interop` with kazoo's Python.
 
 It knows kazoo and nothing of zkwire. Each function is a trial with a client of its own; the first that fails ends it.
-Transactions and access control are compared with a real server, frame by frame, by tests/differential.
+Requests, watches, transactions and access control are compared with a real server, frame by frame, by
+tests/differential.
 """
 
 import queue
 import sys
 import threading
-from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 # Imported by name, because the type checker has no kazoo.
 kazoo_client: Any = import_module("kazoo.client")
-errors: Any = import_module("kazoo.exceptions")
 states: Any = import_module("kazoo.protocol.states")
 caches: Any = import_module("kazoo.recipe.cache")
 
@@ -22,87 +21,8 @@ LIMIT = 20.0
 Client = Any
 
 
-def raises(kind: type[Exception], call: Callable[..., object], *args: object, **kwargs: object) -> None:
-    try:
-        call(*args, **kwargs)
-    except kind:
-        return
-    raise AssertionError(f"{call} did not raise {kind.__name__}")
-
-
 def set_within(event: Any, what: str) -> None:
     assert event.wait(LIMIT), f"{what} did not happen within {LIMIT:g} s"
-
-
-def nodes(zk: Client, hosts: str) -> None:
-    assert zk.create("/n", b"one") == "/n"
-    assert zk.create("/n/a/b/c", makepath=True) == "/n/a/b/c"
-    path, stat = zk.create("/n/two", b"22", include_data=True)
-    assert (path, stat.version, stat.dataLength) == ("/n/two", 0, 2)
-    assert zk.create("/n/e", ephemeral=True) == "/n/e"
-    assert zk.exists("/n/e").ephemeralOwner == zk.client_id[0]
-    assert zk.create("/n/s-", sequence=True) == "/n/s-0000000003"
-    assert zk.create("/n/es-", ephemeral=True, sequence=True) == "/n/es-0000000004"
-    data, stat = zk.get("/n")
-    assert (data, stat.numChildren, stat.cversion) == (b"one", 5, 5)
-    assert zk.set("/n", b"three", version=0).version == 1
-    assert sorted(zk.get_children("/n")) == ["a", "e", "es-0000000004", "s-0000000003", "two"]
-    children, stat = zk.get_children("/n", include_data=True)
-    assert len(children) == stat.numChildren
-    assert zk.exists("/none") is None
-    assert zk.ensure_path("/n/x/y")
-    zk.sync("/n")
-    raises(errors.NodeExistsError, zk.create, "/n")
-    raises(errors.NoNodeError, zk.create, "/none/x")
-    raises(errors.NoNodeError, zk.get, "/none")
-    raises(errors.BadVersionError, zk.set, "/n", b"", version=7)
-    raises(errors.NotEmptyError, zk.delete, "/n")
-    raises(errors.NoChildrenForEphemeralsError, zk.create, "/n/e/x")
-    zk.delete("/n", recursive=True)
-    assert zk.exists("/n") is None
-
-
-def watches(zk: Client, hosts: str) -> None:
-    events: queue.Queue[Any] = queue.Queue()
-
-    def next_event() -> tuple[str, str]:
-        event = events.get(timeout=LIMIT)
-        return event.type, event.path
-
-    assert zk.exists("/w", watch=events.put) is None
-    zk.create("/w")
-    assert next_event() == (states.EventType.CREATED, "/w")
-    zk.get("/w", watch=events.put)
-    zk.set("/w", b"1")
-    assert next_event() == (states.EventType.CHANGED, "/w")
-    zk.get_children("/w", watch=events.put)
-    zk.create("/w/x")
-    assert next_event() == (states.EventType.CHILD, "/w")
-    zk.get("/w/x", watch=events.put)
-    zk.delete("/w/x")
-    assert next_event() == (states.EventType.DELETED, "/w/x")
-    assert events.empty()
-
-
-def watchers(zk: Client, hosts: str) -> None:
-    values: queue.Queue[bytes | None] = queue.Queue()
-    names: queue.Queue[list[str]] = queue.Queue()
-
-    zk.DataWatch("/d", lambda data, stat: values.put(data))
-    assert values.get(timeout=LIMIT) is None
-    zk.create("/d", b"0")
-    assert values.get(timeout=LIMIT) == b"0"
-    zk.set("/d", b"1")
-    assert values.get(timeout=LIMIT) == b"1"
-
-    zk.ChildrenWatch("/d", lambda children: names.put(sorted(children)))
-    assert names.get(timeout=LIMIT) == []
-    zk.create("/d/x")
-    assert names.get(timeout=LIMIT) == ["x"]
-    zk.create("/d/y")
-    assert names.get(timeout=LIMIT) == ["x", "y"]
-    zk.delete("/d", recursive=True)
-    assert values.get(timeout=LIMIT) is None
 
 
 def cache(zk: Client, hosts: str) -> None:
@@ -217,7 +137,7 @@ def stop(zk: Client) -> None:
 
 def main() -> None:
     hosts = sys.argv[1]
-    for trial in (nodes, watches, watchers, cache, locks, recipes, sessions, words):
+    for trial in (cache, locks, recipes, sessions, words):
         zk = client(hosts)
         trial(zk, hosts)
         stop(zk)

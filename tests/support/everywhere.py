@@ -143,7 +143,7 @@ async def refuse_at_every_step(
     def refuse(stage: Scene, step: int) -> Fault:
         fault = stage.server.answering(None, error, session=stage.zk.session_id, nth=step, times=1)
         if error is NoAuthError:
-            fault.selector._opcodes = NEEDING_PERMISSION
+            fault._opcodes = NEEDING_PERMISSION
         return fault
 
     with patch("recipes.common.retrying._PAUSE", 0.001):

@@ -15,13 +15,11 @@ A `Match` is the name of a request's opcode or a predicate on a Frame.  The hand
 
 from __future__ import annotations
 
-import contextlib
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Literal, Self
 
 from tests.support.relay import Listener, Pair, Wire
@@ -137,7 +135,7 @@ def _string(data: bytes, offset: int) -> str:
 
 
 class Fault:
-    """A fault of a proxy, active until `end` or the end of its `with` or `async with` block."""
+    """A fault of a proxy, active until `end` or the end of its `with` block."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.hits = 0
@@ -164,30 +162,19 @@ class Fault:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.end()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.end()
 
 
 class Drop(Fault):
     """Cuts the connection at the `nth` request of a kind, before the request or in place of its reply."""
 
-    def __init__(self, proxy: Proxy, operation: str | int | None, *, nth: int, is_before: bool, reset: bool) -> None:
+    def __init__(self, proxy: Proxy, operation: str | int | None, *, nth: int, is_before: bool) -> None:
         super().__init__(proxy)
         name = OPCODES[operation] if isinstance(operation, int) else operation
         if name is not None and name not in {*OPCODES.values(), "connect"}:
             raise ValueError(f"no request is called {name!r}; there are {', '.join(OPCODES.values())}")
         self.is_before = is_before
-        self.reset = reset
         self._names = None if name is None else _KINDS.get(name, frozenset({name}))
         self._left = nth
 
@@ -395,8 +382,8 @@ class _Recorded(Pair):
             self.client.finish()
 
     def cut_by(self, drop: Drop) -> None:
-        """End both connections, as `drop` says."""
-        self.cut(reset=drop.reset)
+        """End both connections."""
+        self.cut()
         drop.strike()
 
     def cut(self, *, reset: bool = False) -> None:
@@ -410,15 +397,13 @@ class _Recorded(Pair):
 class Proxy(Listener):
     """Listens on an address of its own (`hosts`), passes everything on to `upstream` ("host:port") and keeps `log`.
 
-    `upstream` may be changed for later connections.  `connections` counts the accepted ones, `refused` those closed at
-    once.
+    `upstream` may be changed for later connections.  `connections` counts the accepted ones.
     """
 
     def __init__(self, upstream: str) -> None:
         super().__init__()
         self.upstream = upstream
         self.log: list[Frame] = []
-        self.refused = 0
         self.reads = 0
         self.is_paused = False
         self._pairs: list[_Recorded] = []
@@ -451,13 +436,6 @@ class Proxy(Listener):
     def events(self, since: int = 0) -> list[tuple[str, str]]:
         """Return type and path of the events in order."""
         return [(frame.opcode, frame.path) for frame in self.log[since:] if frame.direction == "event"]
-
-    def writes(self, since: int = 0) -> int:
-        """Return by how many socket reads these requests came.
-
-        A lower bound of the client's writes: those of one turn of a loop shared with the proxy arrive in one read.
-        """
-        return len({frame.write for frame in self._requests(since)})
 
     def segments(self, since: int = 0) -> int:
         """Return in how many TCP segments the reads of these requests came.
@@ -493,22 +471,22 @@ class Proxy(Listener):
 
     # Faults.
 
-    def drop_before(self, operation: str | int | None = None, *, nth: int = 1, reset: bool = False) -> Fault:
+    def drop_before(self, operation: str | int | None = None, *, nth: int = 1) -> Fault:
         """Cut the connection when the `nth` request of a kind arrives; it does not reach the server.
 
-        Requests before it do.  Replies still under way from the server are lost.  The client sees FIN or, with `reset`,
-        RST.  `operation`: a name or an opcode; None for every request but pings.
+        Requests before it do.  Replies still under way from the server are lost.  The client sees FIN.
+        `operation`: a name or an opcode; None for every request but pings.
         """
-        return self._begin(Drop(self, operation, nth=nth, is_before=True, reset=reset))
+        return self._begin(Drop(self, operation, nth=nth, is_before=True))
 
-    def drop_after(self, operation: str | int | None = None, *, nth: int = 1, reset: bool = False) -> Fault:
+    def drop_after(self, operation: str | int | None = None, *, nth: int = 1) -> Fault:
         """Cut the connection in place of the reply to the `nth` request of a kind.
 
         The server has answered the request, hence applied it, and nothing that the client sent after it reaches the
-        server.  Replies and events before the answer are delivered, unless `reset` takes them back; the answer and all
-        after it are not.  While replies are held, so is the cut.
+        server.  Replies and events before the answer are delivered; the answer and all after it are not.  While replies
+        are held, so is the cut.
         """
-        return self._begin(Drop(self, operation, nth=nth, is_before=False, reset=reset))
+        return self._begin(Drop(self, operation, nth=nth, is_before=False))
 
     def hold_replies(self) -> Fault:
         """Keep back everything that servers send from now on, in order; it is recorded as it comes."""
@@ -518,12 +496,10 @@ class Proxy(Listener):
         """Reset every new connection at once; open connections stay."""
         return self._begin(Refusal(self))
 
-    def drop(self, *, reset: bool = False) -> int:
-        """Cut every connection now; return how many.  Held replies are lost; requests in the log reach the server."""
-        pairs = [pair for pair in self._pairs if not pair.is_cut]
-        for pair in pairs:
+    def drop(self, *, reset: bool = False) -> None:
+        """Cut every connection now, by FIN or RST.  Held replies are lost; requests in the log reach the server."""
+        for pair in list(self._pairs):
             pair.cut(reset=reset)
-        return len(pairs)
 
     def pause(self) -> None:
         """Pass nothing either way and close nothing, as a silent network.  New connections are accepted, and silent."""
@@ -534,15 +510,6 @@ class Proxy(Listener):
         """Go on after `pause`."""
         self.is_paused = False
         self._adjust()
-
-    @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
-        """Be paused in a `with` block."""
-        self.pause()
-        try:
-            yield
-        finally:
-            self.resume()
 
     def _begin(self, fault: Fault) -> Fault:
         self._faults.append(fault)
@@ -592,7 +559,6 @@ class Proxy(Listener):
         refusals = [fault for fault in self._faults if isinstance(fault, Refusal)]
         is_refused = bool(refusals) or self._is_closing
         if is_refused:
-            self.refused += 1
             for refusal in refusals:
                 refusal.strike()
             pair.destroy()

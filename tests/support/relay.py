@@ -9,7 +9,6 @@ import contextlib
 import socket
 import struct
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self, cast
 
 
@@ -29,9 +28,7 @@ class Listener:
         self._server = await asyncio.get_running_loop().create_server(self.accept, "127.0.0.1", 0)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         assert self._server is not None
         self._is_closing = True
         with contextlib.suppress(NotImplementedError):  # uvloop accepts in its own way

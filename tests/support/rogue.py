@@ -18,7 +18,6 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import NamedTuple
 
 from tests.support.relay import Listener
@@ -279,10 +278,8 @@ class Rogue(Listener):
         self._session_ids = itertools.count(0x0F0E000000000001)
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await super().__aexit__(kind, error, trace)
+    async def __aexit__(self, *exc_info: object) -> None:
+        await super().__aexit__(*exc_info)
         for task in self._tasks:
             if not task.cancelled():
                 task.result()

@@ -7,7 +7,6 @@ stalled apart.  The defaults are those of ZooKeeper's sample configuration: tick
 import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.support.links import Direction, Links
@@ -52,9 +51,7 @@ class SplitEnsemble:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self._stack.aclose()
 
     async def settled(self) -> None:

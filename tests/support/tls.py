@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import ssl
-from types import TracebackType
 from typing import Self
 
 from zkwire.testing import Certificate, Certificates
@@ -39,9 +38,7 @@ class TlsFront:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         assert self._server is not None
         self._server.close()
         for task in self._tasks:

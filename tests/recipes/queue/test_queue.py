@@ -220,7 +220,7 @@ async def test_the_requests_and_round_trips_of_each_operation(each_server: Serve
         async def cost(*expected: str, writes: int) -> None:
             await until(lambda: len(proxy.requests(mark)) >= len(expected))
             assert proxy.requests(mark) == list(expected)
-            assert proxy.writes(mark) == writes
+            assert proxy.segments(mark) == writes
 
         mark = proxy.mark()
         assert await queue.get() == b"0"

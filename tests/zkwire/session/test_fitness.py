@@ -25,8 +25,9 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="module")
-def expired(tls: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tls.ca, issue(tls.ca, tmp_path_factory.mktemp("old"), "old", expired=True), tls.client)
+def misnamed(tls: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    elsewhere = issue(tls.ca, tmp_path_factory.mktemp("elsewhere"), "elsewhere", hosts=["DNS:zk1.example"])
+    return Certificates(tls.ca, elsewhere, tls.client)
 
 
 def trusting(tls: Certificates, *, shows: bool = False) -> ssl.SSLContext:
@@ -103,9 +104,9 @@ async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_a
 
 
 async def test_all_servers_of_a_round_must_be_unfit_and_each_one_is_named(
-    tls: Certificates, expired: Certificates, caplog: pytest.LogCaptureFixture
+    tls: Certificates, misnamed: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with fronts(tls, expired) as [good, old], Server() as plain:
+    async with fronts(tls, misnamed) as [good, old], Server() as plain:
         hosts = f"{old.hosts},{plain.hosts}"
         error = await refused(zkwire.connect(hosts, ssl=trusting(tls), rng=InOrder()))
         assert f"{old.hosts}: the server's certificate" in str(error)
@@ -115,16 +116,16 @@ async def test_all_servers_of_a_round_must_be_unfit_and_each_one_is_named(
             assert zk.server == good.hosts
 
 
-async def test_a_running_session_survives_a_certificate_that_expires(
-    tls: Certificates, expired: Certificates, caplog: pytest.LogCaptureFixture
+async def test_a_running_session_survives_a_certificate_that_is_not_accepted(
+    tls: Certificates, misnamed: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also where it is the only server: the certificate may be replaced in time."""
     async with fronts(tls) as [front], zkwire.connect(front.hosts, ssl=trusting(tls)) as zk:
         session_id, states = zk.session_id, zk.states()
-        front.show(expired.server)
+        front.show(misnamed.server)
         front.drop()
         await states_until(states, SessionState.SUSPENDED)
-        await eventually(logs(caplog, "certificate has expired", times=2))
+        await eventually(logs(caplog, "IP address mismatch", times=2))
         front.show(tls.server)
         await states_until(states, SessionState.CONNECTED)
         assert zk.session_id == session_id

@@ -38,11 +38,6 @@ def test_settings_of_the_memory_server(settings: dict[str, Any]) -> None:
         Server(**settings)
 
 
-def test_settings_of_the_server_process() -> None:
-    with pytest.raises(ValueError, match="max_session_timeout"):
-        ServerProcess(max_session_timeout=INF)
-
-
 @pytest.mark.parametrize("make", [RealServer, RealEnsemble])
 @pytest.mark.parametrize(
     "settings",

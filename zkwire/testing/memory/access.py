@@ -6,7 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final, NamedTuple
 
 from zkwire.errors import InvalidACLError, MarshallingError
@@ -110,33 +110,21 @@ def _is_valid(scheme: str, id_: str | None) -> bool:
     if scheme == "world":
         return id_ == "anyone"
     if scheme == "ip":
-        return _parse_ip(id_) is not None
+        return _network(id_) is not None
     return len(id_.rstrip(":").split(":")) == 2 if id_.rstrip(":") else False
 
 
 def _ip_matches(peer: str, expression: str) -> bool:
-    parsed = _parse_ip(expression)
-    address = _address(peer)
-    if parsed is None or address is None or len(address) != len(parsed[0]):
-        return False
-    wanted, bits = parsed
-    shift = len(wanted) * 8 - bits
-    return int.from_bytes(wanted, "big") >> shift == int.from_bytes(address, "big") >> shift
+    network = _network(expression)
+    return network is not None and "%" not in peer and ip_address(peer) in network
 
 
-def _parse_ip(expression: str) -> tuple[bytes, int] | None:
-    """Return the address and the number of bits that "10.0.0.0/8" or "::1" means, None if it means none."""
-    text, slash, bits = expression.partition("/")
-    address = _address(text)
-    if address is None:
+def _network(expression: str) -> IPv4Network | IPv6Network | None:
+    """Return the addresses that "10.0.0.1", "10.0.0.0/8" or "::1" means, None if it means none."""
+    _, slash, bits = expression.partition("/")
+    if "%" in expression or (slash and not bits.isdecimal()):
         return None
-    if not slash:
-        return address, len(address) * 8
-    return (address, int(bits)) if bits.isdecimal() and int(bits) <= len(address) * 8 else None
-
-
-def _address(text: str) -> bytes | None:
     try:
-        return None if "%" in text else ip_address(text).packed
+        return ip_network(expression, strict=False)
     except ValueError:
         return None

@@ -82,13 +82,40 @@ class Choice(TypedDict, total=False):
     times: int | None
 
 
-class Selector:
-    """Chooses requests: those that fit, from the `nth` on, `times` of them (None: all)."""
+def _opcodes(operation: Operation) -> frozenset[int] | None:
+    if operation is None:
+        return None
+    if isinstance(operation, str):
+        if operation not in _OPCODES:
+            raise ValueError(f"no request is called {operation!r}; there are {', '.join(_OPCODES)}")
+        return _OPCODES[operation]
+    return frozenset({operation if isinstance(operation, int) else operation.opcode})
+
+
+def signed(session_id: int) -> int:
+    """Return a session id as a signed number, as it is on the wire; ids are often printed unsigned."""
+    return (session_id + 2**63) % 2**64 - 2**63
+
+
+REQUEST, OUTPUT, CONNECTION = "request", "output", "connection"
+
+
+class Fault:
+    """A fault, active from its creation until `end` or the end of its `with` or `async with` block.
+
+    It strikes requests that fit, from the `nth` on, `times` of them (None: all), at its `point`.
+    `hits` counts how often it has struck. A fault that ends without a hit logs a warning, because the test has
+    then shown nothing.
+    """
 
     def __init__(
         self,
+        name: str,
+        ended: Callable[[Fault], None],
         operation: Operation = None,
         *,
+        code: int = 0,
+        seconds: float = 0.0,
         path: PathPattern = None,
         session: int | None = None,
         nth: int = 1,
@@ -96,13 +123,23 @@ class Selector:
     ) -> None:
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth and times count from 1, not nth={nth!r}, times={times!r}")
+        self.name = name
+        self.code = code  # with which error it answers
+        self.seconds = seconds  # for how long it delays
         self._opcodes = _opcodes(operation)
         self._path = path
         self._session = None if session is None else signed(session)
-        # Without any property of a request, a fault is about all output, not only about replies.
-        self.is_everything = operation is None and self._path is None and nth == 1 and times is None
         self._to_pass = nth - 1
         self._left = times
+        # Without any property of a request, a fault is about all output, not only about replies.
+        is_everything = operation is None and path is None and nth == 1 and times is None
+        self.point = OUTPUT if is_everything and name in ("hold_replies", "delay_replies") else REQUEST
+        if name == "refuse_connections":
+            self.point = CONNECTION
+        self.hits = 0
+        self.is_over = False
+        self._ended = ended
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     def takes(self, request: RequestBytes | None, session: int) -> bool:
         """Return whether the fault strikes here, and count it.
@@ -133,51 +170,6 @@ class Selector:
         if isinstance(self._path, str):
             return self._path in request.paths()
         return any(path is not None and self._path.fullmatch(path) for path in request.paths())
-
-
-def _opcodes(operation: Operation) -> frozenset[int] | None:
-    if operation is None:
-        return None
-    if isinstance(operation, str):
-        if operation not in _OPCODES:
-            raise ValueError(f"no request is called {operation!r}; there are {', '.join(_OPCODES)}")
-        return _OPCODES[operation]
-    return frozenset({operation if isinstance(operation, int) else operation.opcode})
-
-
-def signed(session_id: int) -> int:
-    """Return a session id as a signed number, as it is on the wire; ids are often printed unsigned."""
-    return (session_id + 2**63) % 2**64 - 2**63
-
-
-REQUEST, OUTPUT, CONNECTION = "request", "output", "connection"
-
-
-class Fault:
-    """A fault, active from its creation until `end` or the end of its `with` or `async with` block.
-
-    `hits` counts how often it has struck. A fault that ends without a hit logs a warning, because the test has
-    then shown nothing.
-    """
-
-    def __init__(
-        self, name: str, selector: Selector, ended: Callable[[Fault], None], *, code: int = 0, seconds: float = 0.0
-    ) -> None:
-        self.name = name
-        self.selector = selector
-        self.code = code  # with which error it answers
-        self.seconds = seconds  # for how long it delays
-        self.hits = 0
-        self.is_over = False
-        self._ended = ended
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-
-    @property
-    def point(self) -> str:
-        """Where it strikes: REQUEST, OUTPUT or CONNECTION."""
-        if self.name == "refuse_connections":
-            return CONNECTION
-        return OUTPUT if self.selector.is_everything and self.name in ("hold_replies", "delay_replies") else REQUEST
 
     async def until_hit(self, hits: int = 1) -> None:
         """Wait until the fault has struck `hits` times in all."""
@@ -252,7 +244,7 @@ class Faults:
             times: How many are hit, None for all from there on; 1 by default.
         """
         choice.setdefault("times", 1)
-        return self._begin(Fault("drop_before", Selector(operation, **choice), self._fault_ended))
+        return self._begin(Fault("drop_before", self._fault_ended, operation, **choice))
 
     def drop_after(self, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
         """Carry out a chosen request and drop its connection in place of the reply.
@@ -261,7 +253,7 @@ class Faults:
             operation: As for `drop_before`, and so are the others.
         """
         choice.setdefault("times", 1)
-        return self._begin(Fault("drop_after", Selector(operation, **choice), self._fault_ended))
+        return self._begin(Fault("drop_after", self._fault_ended, operation, **choice))
 
     def answering(self, operation: Operation, error: Refusal, **choice: Unpack[Choice]) -> Fault:
         """Answer requests with an error without carrying them out.
@@ -273,7 +265,7 @@ class Faults:
         code = error if isinstance(error, int) else error.code
         if code == 0:
             raise ValueError("0 is the code of success: give an error that has a code")
-        return self._begin(Fault("answering", Selector(operation, **choice), self._fault_ended, code=code))
+        return self._begin(Fault("answering", self._fault_ended, operation, code=code, **choice))
 
     def hold_replies(self, operation: Operation = None, **choice: Unpack[Choice]) -> Hold:
         """Keep back replies until `release`, or until the end of the block; the requests are carried out.
@@ -287,7 +279,7 @@ class Faults:
         Order:
             What follows on the same connection, events too, waits for the held reply.
         """
-        return self._begin(Hold("hold_replies", Selector(operation, **choice), self._fault_ended))
+        return self._begin(Hold("hold_replies", self._fault_ended, operation, **choice))
 
     def delay_replies(self, seconds: float, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
         """Keep back replies for `seconds` of the server's clock.
@@ -304,18 +296,17 @@ class Faults:
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"a delay lasts 0 or more seconds, not {seconds!r}")
-        selector = Selector(operation, **choice)
-        return self._begin(Fault("delay_replies", selector, self._fault_ended, seconds=seconds))
+        return self._begin(Fault("delay_replies", self._fault_ended, operation, seconds=seconds, **choice))
 
     def refuse_connections(self) -> Fault:
         """Close every new connection at once; open connections stay."""
-        return self._begin(Fault("refuse_connections", Selector(), self._fault_ended))
+        return self._begin(Fault("refuse_connections", self._fault_ended))
 
     # -- for the server -----------------------------------------------------------------------------------
 
     def _striking(self, point: str, session: int = 0, request: RequestBytes | None = None) -> list[Fault]:
         """Return the faults that strike at a point, and count the hits."""
-        met = [fault for fault in self._faults if fault.point == point and fault.selector.takes(request, session)]
+        met = [fault for fault in self._faults if fault.point == point and fault.takes(request, session)]
         for fault in met:
             fault.strike()
         return met

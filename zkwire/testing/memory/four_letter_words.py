@@ -17,8 +17,6 @@ from zkwire.testing.memory.machine import Machine, ServerConnection
 from zkwire.testing.memory.watch_manager import SEE_CHILDREN, SEE_DATA
 
 VERSION: Final = "3.9.5-zkwire, built on 2026-02-11 20:18 UTC"
-_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 def answer(machine: Machine, connection: ServerConnection, word: bytes) -> bytes | None:
@@ -132,7 +130,7 @@ def _mntr(machine: Machine) -> str:
         "zk_watch_count": sum(1 for kinds in (SEE_DATA, SEE_CHILDREN) for _ in machine.watches.seeing(kinds)),
         "zk_min_latency": 0,
         "zk_max_latency": 0,
-        "zk_approximate_data_size": machine.tree.data_size,
+        "zk_approximate_data_size": machine.tree.data_size(),
         "zk_local_sessions": 0,
         "zk_uptime": _milliseconds(machine.now - machine.start),
     }
@@ -206,9 +204,8 @@ def _milliseconds(seconds: float) -> int:
 
 def _date(wall: float) -> str:
     """Return a time as Java prints it, in English on every machine."""
-    at = time.gmtime(wall)
-    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
-    return f"{day} {month} {at.tm_mday:02} {time.strftime('%H:%M:%S', at)} UTC {at.tm_year}"
+    weekday, month, day, clock, year = time.asctime(time.gmtime(wall)).split()
+    return f"{weekday} {month} {day:0>2} {clock} UTC {year}"
 
 
 _WORDS: Final[dict[bytes, Callable[[Machine], str]]] = {

@@ -20,7 +20,6 @@ _WRITE_SIZE: Final = 64 * 1024  # bytes; replies are written as soon as there ar
 _KEPT_LIMIT: Final = 4 * 1024 * 1024  # bytes; while more output is held back, the client's requests are not read
 _BACKLOG_LIMIT: Final = 64 * 1024 * 1024  # bytes; a client that leaves so much output unread is dropped
 _WORD_SIZE: Final = 4
-_IDLE_TIME: Final = 10.0  # seconds; a connection without a session is dropped after 10 to 20 s
 
 
 class LinkOwner(Protocol):
@@ -71,7 +70,6 @@ class ServerLink(asyncio.BufferedProtocol):
         self._kept: deque[_Kept] = deque()
         self._kept_size = 0
         self._timer: Timer | None = None
-        self._idle_timer: Timer | None = None
 
     # -- what comes in ------------------------------------------------------------------------------------
 
@@ -85,7 +83,6 @@ class ServerLink(asyncio.BufferedProtocol):
             self.drop()
             return
         self._owner.link_opened(self, peer[0], peer[1])
-        self._await_session()
         # Not now: Python 3.11.2 and uvloop begin to read when connection_made has returned, even after a pause in it.
         asyncio.get_running_loop().call_soon(self._read_or_wait)
 
@@ -197,21 +194,9 @@ class ServerLink(asyncio.BufferedProtocol):
         self._pending.clear()
         self._kept.clear()
         self._kept_size = 0
-        for timer in (self._timer, self._idle_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._owner.link_lost(self)
-
-    def _await_session(self) -> None:
-        if not self._is_over:
-            ticks = self._owner.clock.time() // _IDLE_TIME + 2
-            self._idle_timer = self._owner.clock.call_at(ticks * _IDLE_TIME, self._drop_without_session)
-
-    def _drop_without_session(self) -> None:
-        if self._owner.is_paused:
-            self._await_session()
-        elif self.connection is not None and self.connection.session is None:
-            self.drop()
 
     def _is_blocked(self) -> bool:
         return self._owner.is_paused or self._is_write_blocked or self._kept_size > _KEPT_LIMIT

@@ -122,7 +122,7 @@ class Machine(State):
         shortest, longest = self.settings.timeout_range_ms()
         timeout = min(max(request.timeout, shortest), longest)
         if request.session_id == 0:
-            session = self.sessions.create(timeout, self.now)
+            session = self.sessions.create()
             self.next_zxid()
         else:
             known = self.sessions.by_id.get(request.session_id)
@@ -134,7 +134,7 @@ class Machine(State):
                 self.close(connection)
                 return
             session = known
-            self.sessions.renew(session, timeout, self.now)
+        self.sessions.renew(session, timeout, self.now)
         connection.session = session
         session.connection = connection
         connection.last_operation = "SESS"

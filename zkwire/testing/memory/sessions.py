@@ -53,12 +53,11 @@ class Sessions(Generic[C]):
     def __len__(self) -> int:
         return len(self.by_id)
 
-    def create(self, timeout_ms: int, now: float) -> ServerSession[C]:
-        """Begin a session with an id that no other session has had."""
+    def create(self) -> ServerSession[C]:
+        """Begin a session with an id that no other session has had; `renew` gives it its end."""
         session: ServerSession[C] = ServerSession(self._next_id)
         self._next_id += 1
         self.by_id[session.id] = session
-        self.renew(session, timeout_ms, now)
         return session
 
     def renew(self, session: ServerSession[C], timeout_ms: int, now: float) -> None:

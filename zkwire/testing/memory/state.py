@@ -91,7 +91,6 @@ class ServerConnection:
         self.session: ServerSession[ServerConnection] | None = None
         self.outgoing: list[bytes] = []
         self.closing = False
-        self.is_dirty = False
         self.address = access.ip_identity(peer)
         self.identities: list[Identity] = [self.address]
         self.opened = now
@@ -118,7 +117,7 @@ class State:
         self.received = 0
         self.sent = 0
         self._wall_offset = wall - now
-        self._dirty: list[ServerConnection] = []
+        self._dirty: dict[ServerConnection, None] = {}  # in the order in which they got output
 
     def next_zxid(self) -> int:
         """Begin the next transaction and return its zxid."""
@@ -149,7 +148,7 @@ class State:
         connection.outgoing.append(frame)
         connection.sent += 1
         self.sent += 1
-        self._mark(connection)
+        self._dirty[connection] = None
 
     def reply(self, connection: ServerConnection, xid: int, zxid: int, err: int, body: bytes = b"") -> None:
         """Send the reply to one request."""
@@ -167,7 +166,7 @@ class State:
         """Close `connection` after its pending output, and forget it; its session lives on."""
         self.forget(connection)
         connection.closing = True
-        self._mark(connection)
+        self._dirty[connection] = None
 
     def forget(self, connection: ServerConnection) -> None:
         """Forget a connection that ends, and its watches with it."""
@@ -179,15 +178,8 @@ class State:
 
     def take_dirty(self) -> list[ServerConnection]:
         """Return the connections that got output, or that must be closed, since the last call."""
-        dirty, self._dirty = self._dirty, []
-        for connection in dirty:
-            connection.is_dirty = False
+        dirty, self._dirty = list(self._dirty), {}
         return dirty
-
-    def _mark(self, connection: ServerConnection) -> None:
-        if not connection.is_dirty:
-            connection.is_dirty = True
-            self._dirty.append(connection)
 
     # -- events -------------------------------------------------------------------------------------------
 

@@ -10,7 +10,6 @@ import struct
 from collections.abc import Collection
 from typing import Any, Final
 
-from zkwire.testing.memory.quotas import QUOTA_NODE, counted_in, limited_by, moved, statistics, statistics_node
 from zkwire.wire.records import ACL, OPEN_ACL, READ_ONLY_ACL
 
 # The owner of a node that is not ephemeral, as the real server stores it: 0 for a plain node, these for the others.
@@ -20,7 +19,8 @@ _TTL: Final = -(1 << 56)
 LONGEST_TTL: Final = (1 << 40) - 1
 
 CONFIG_NODE: Final = "/zookeeper/config"
-PROTECTED: Final = frozenset(("/", "/zookeeper", QUOTA_NODE, CONFIG_NODE))
+_QUOTA_NODE: Final = "/zookeeper/quota"
+PROTECTED: Final = frozenset(("/", "/zookeeper", _QUOTA_NODE, CONFIG_NODE))
 
 _MAX_INT: Final = 2**31 - 1
 _STAT: Final = struct.Struct(">qqqqiiiqiiq")
@@ -101,21 +101,16 @@ class Node:
 class Tree:
     """Every node by its path; the root is found under "" too, as the real server's own index has it.
 
-    `nodes` is the index, `ephemerals` has the paths that each session owns, `containers` and `ttls` the paths that the
-    clean-up has to check; `data_size` is about how many bytes all paths and data have.
+    `nodes` is the index, `ephemerals` has the paths that each session owns.  Quotas are not counted.
     """
 
     def __init__(self) -> None:
         root = Node(b"", OPEN_ACL, 0, 0, 0)
         self.nodes: dict[str, Node] = {"": root, "/": root}
         self.ephemerals: dict[int, dict[str, None]] = {}
-        self.containers: set[str] = set()
-        self.ttls: set[str] = set()
-        self.data_size = 0
-        self._quotas: set[str] = set()  # the subtrees that have one
         # In a multi, each node that it has changed so far, and the values that the node had before.
         self._before: dict[str, tuple[Node | None, dict[str, Any]]] | None = None
-        for path in ("/zookeeper", QUOTA_NODE, CONFIG_NODE):
+        for path in ("/zookeeper", _QUOTA_NODE, CONFIG_NODE):
             self.create(path, b"", OPEN_ACL, 0, 0, 0)
         for path in ("", "/zookeeper"):  # the real server does not count its own nodes, which makes cversions below 0
             self.nodes[path].creates = 0
@@ -136,8 +131,6 @@ class Tree:
         node = self.nodes[path] = Node(data, acl, owner, zxid, time)
         parent.children[name] = None
         self._account(path, node)
-        self._start_counting(path)
-        self._count(path, 1, _size(data))
         return node
 
     def delete(self, path: str, zxid: int) -> Node:
@@ -150,20 +143,16 @@ class Tree:
         parent.pzxid = max(zxid, parent.pzxid)
         del parent.children[name]
         self._unaccount(path, node)
-        self._count(path, -1, -_size(node.data))
         return node
 
     def set_data(self, path: str, data: bytes | None, zxid: int, time: int) -> Node:
         """Give the node `path` new data and return it."""
         node = self.nodes[path]
         self._remember(path)
-        growth = _size(data) - _size(node.data)
-        self.data_size += growth
         node.data = data
         node.version = as_int(node.version + 1)
         node.mzxid = zxid
         node.mtime = time
-        self._count(path, 0, growth)
         return node
 
     def set_acl(self, path: str, acl: tuple[ACL, ...]) -> Node:
@@ -182,8 +171,13 @@ class Tree:
 
     def expired(self, now: int) -> Collection[str]:
         """Return the containers and TTL nodes that must be deleted at the wall time `now`, in ms."""
-        candidates = [(path, self.nodes[path]) for path in (*sorted(self.containers), *sorted(self.ttls))]
-        return [path for path, node in candidates if not node.children and node.is_due(now)]
+        return sorted(
+            path for path, node in self.nodes.items() if node.owner < 0 and not node.children and node.is_due(now)
+        )
+
+    def data_size(self) -> int:
+        """Return about how many bytes all paths and data have."""
+        return sum(len(path) + _size(node.data) for path, node in self.nodes.items())
 
     # -- a multi: all or nothing --------------------------------------------------------------------------
 
@@ -213,47 +207,15 @@ class Tree:
             node = self.nodes.get(path)
             self._before[path] = node, {} if node is None else node.values()
 
-    # -- quotas -------------------------------------------------------------------------------------------
-
-    def _start_counting(self, path: str) -> None:
-        """Count what is in a subtree, if `path` is its node of statistics."""
-        counted = counted_in(path)
-        if counted is not None:
-            prefix = counted + "/"
-            inside = [node for other, node in self.nodes.items() if other == counted or other.startswith(prefix)]
-            self._recount(path, statistics(len(inside), sum(_size(node.data) for node in inside)))
-
-    def _count(self, path: str, nodes: int, size: int) -> None:
-        where = statistics_node(path, self._quotas) if self._quotas else None
-        if where is not None and where in self.nodes:
-            self._recount(where, moved(self.nodes[where].data, nodes, size))
-
-    def _recount(self, path: str, data: bytes) -> None:
-        """Replace the data of a node of statistics, without a change of its Stat and without an event."""
-        self._remember(path)
-        node = self.nodes[path]
-        self.data_size += _size(data) - _size(node.data)
-        node.data = data
-
     # -- bookkeeping --------------------------------------------------------------------------------------
 
     def _account(self, path: str, node: Node) -> None:
-        self.data_size += len(path) + _size(node.data)
-        if (limited := limited_by(path)) is not None:
-            self._quotas.add(limited)
         if node.is_ephemeral:
             self.ephemerals.setdefault(node.owner, {})[path] = None
-        elif node.owner:
-            (self.containers if node.owner == CONTAINER else self.ttls).add(path)
 
     def _unaccount(self, path: str, node: Node) -> None:
-        self.data_size -= len(path) + _size(node.data)
-        if (limited := limited_by(path)) is not None:
-            self._quotas.discard(limited)
         if node.is_ephemeral:
             owned = self.ephemerals[node.owner]
             del owned[path]
             if not owned:
                 del self.ephemerals[node.owner]
-        elif node.owner:
-            (self.containers if node.owner == CONTAINER else self.ttls).discard(path)

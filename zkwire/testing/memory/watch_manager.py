@@ -36,15 +36,12 @@ class Watches(Generic[W]):
     def __init__(self) -> None:
         self.by_path: dict[str, dict[W, int]] = {}
         self._by_watcher: dict[W, set[str]] = {}
-        self._recursive = 0
 
     def add(self, path: str, watcher: W, kind: int) -> None:
         """Set a watch; setting the same one twice changes nothing."""
         there = self.by_path.setdefault(path, {})
-        kinds = there.get(watcher, 0)
         self._by_watcher.setdefault(watcher, set()).add(path)
-        self._recursive += bool(kind & ~kinds & RECURSIVE)
-        there[watcher] = kinds | kind
+        there[watcher] = there.get(watcher, 0) | kind
 
     def has(self, path: str, watcher: W, kinds: int) -> bool:
         """Return whether `watcher` has a watch of one of `kinds` on `path`."""
@@ -56,7 +53,6 @@ class Watches(Generic[W]):
         before = there.get(watcher, 0)
         gone = before & kinds
         if gone:
-            self._recursive -= bool(gone & RECURSIVE)
             there[watcher] = before & ~gone
             if before == gone:
                 del there[watcher]
@@ -81,7 +77,7 @@ class Watches(Generic[W]):
         found = {watcher: None for watcher, has in self.by_path.get(path, {}).items() if has & kinds}
         for watcher in found:
             self.remove(path, watcher, kinds & (DATA | CHILD))
-        if self._recursive and kinds & RECURSIVE:
+        if kinds & RECURSIVE:
             for above in _above(path):
                 found |= {watcher: None for watcher, has in self.by_path.get(above, {}).items() if has & RECURSIVE}
         return list(found)

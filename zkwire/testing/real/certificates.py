@@ -65,9 +65,7 @@ def authority(folder: Path, name: str) -> Certificate:
     return _make(folder, name, "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
 
-def issue(
-    ca: Certificate, folder: Path, name: str, *, hosts: Sequence[str] = LOOPBACK, expired: bool = False
-) -> Certificate:
+def issue(ca: Certificate, folder: Path, name: str, *, hosts: Sequence[str] = LOOPBACK) -> Certificate:
     """Make a certificate signed by `ca`, for servers and clients alike.
 
     Args:
@@ -75,28 +73,13 @@ def issue(
         folder: The folder for the files.
         name: The name of the files and of the subject.
         hosts: The names that it is valid for: "DNS:zk1", "IP:127.0.0.1".
-        expired: Whether it was valid until yesterday only.
 
     Raises:
         OpenSSLError: if the command is missing or fails.
     """
     names = ("-addext", f"subjectAltName={','.join(hosts)}")
     use = ("-addext", "basicConstraints=critical,CA:FALSE", "-addext", "extendedKeyUsage=serverAuth,clientAuth")
-    signer = ("-CA", str(ca.certificate), "-CAkey", str(ca.key))
-    made = _make(folder, name, *names, *use, *signer)
-    if expired:  # `openssl req` refuses such dates, and `openssl x509` sets them
-        _expire(made, *signer)
-    return made
-
-
-def _expire(made: Certificate, *signer: str) -> None:
-    """Sign `made` again, valid until yesterday."""
-    request = made.certificate.with_suffix(".csr")
-    same = ("-copy_extensions", "copyall", "-out")
-    _openssl("x509", "-x509toreq", "-in", str(made.certificate), "-signkey", str(made.key), *same, str(request))
-    dates = ("-days", "-1", "-set_serial", "1")
-    _openssl("x509", "-req", "-in", str(request), *signer, *dates, *same, str(made.certificate))
-    _write_chain(made)
+    return _make(folder, name, *names, *use, "-CA", str(ca.certificate), "-CAkey", str(ca.key))
 
 
 def _make(folder: Path, name: str, *options: str) -> Certificate:
@@ -109,15 +92,11 @@ def _make(folder: Path, name: str, *options: str) -> Certificate:
         *("-keyout", str(made.key), "-out", str(made.certificate)),
         *options,
     )
-    _write_chain(made)
-    return made
-
-
-def _write_chain(made: Certificate) -> None:
     # For the owner alone, like the key that openssl has written.
     made.chain.unlink(missing_ok=True)
     with open(os.open(made.chain, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as chain:
         chain.write(made.key.read_bytes() + made.certificate.read_bytes())
+    return made
 
 
 def _openssl(*arguments: str) -> None:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple, Self, Unpack
 
 from zkwire.testing.real.loopback import free_ports
 from zkwire.testing.real.server import (
     POLL_INTERVAL,
-    PORT_ATTEMPTS,
     QUICK_START,
-    PortTakenError,
     RealServer,
     RealServerOptions,
     ServerFailedError,
@@ -38,8 +36,6 @@ class EnsembleServer(RealServer):
     `start` waits until it leads, follows or observes, so start the servers of a quorum together. A server
     without a quorum serves nothing, or only reads where the ensemble allows that: see `mode`.
     """
-
-    _port_attempts = 1  # the other servers' configuration names its ports
 
     def __init__(self, number: int, ports: _Ports, *, is_observer: bool, **options: Unpack[RealServerOptions]) -> None:
         super().__init__(**options)
@@ -170,23 +166,16 @@ class RealEnsemble:
         Cancellation:
             Like failure, it ends every process and removes every folder.
         """
-        ready = False
         try:
-            for left in reversed(range(PORT_ATTEMPTS)):
-                try:
-                    await _start(self.servers)
-                except PortTakenError:
-                    if not left:
-                        raise
-                    await self.close()
-                    self.servers = self._made(server.number for server in self.servers)
-                else:
-                    break
+            async with asyncio.TaskGroup() as group:  # the first failure stops the others, which would wait for it
+                for server in self.servers:
+                    group.create_task(server.start())
             await self.settled()
-            ready = True
-        finally:
-            if not ready:
-                await self.close()
+        except BaseException as error:
+            await self.close()
+            if isinstance(error, ExceptionGroup):
+                raise error.exceptions[0] from None
+            raise
 
     async def close(self) -> None:
         """End every server and remove its data.
@@ -249,13 +238,3 @@ class RealEnsemble:
         for server in servers:
             server.join(other.spec for other in servers if other is not server)
         return servers
-
-
-async def _start(servers: Sequence[EnsembleServer]) -> None:
-    """Start the servers together; the first failure stops the others, which would wait for it."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for server in servers:
-                group.create_task(server.start())
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None

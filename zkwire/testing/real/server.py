@@ -37,20 +37,13 @@ LOG_TAIL_LINES = 30
 # Without its second compiler Java starts in half the time, and this collector uses fewer threads.
 QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-PORT_ATTEMPTS = 5
-
 _LOGGING: Final = ("defaultLogLevel=info", "showDateTime=true", "dateTimeFormat=HH:mm:ss.SSS")
-_PORT_TAKEN: Final = re.compile(rb"BindException|NativeIoException: bind")  # of Java's sockets, and of Netty's
 
 _MODE = re.compile("^Mode: (.+)$", re.MULTILINE)
 
 
 class ServerFailedError(RuntimeError):
     """A server died or did not become ready in time; the message ends with the last lines of its log."""
-
-
-class PortTakenError(ServerFailedError):
-    """A server died because another process has one of its ports."""
 
 
 class RealServerOptions(TypedDict, total=False):
@@ -115,8 +108,6 @@ class RealServer:
         ValueError: if no server can have these settings.
         TypeError: if one of them has the wrong type.
     """
-
-    _port_attempts = PORT_ATTEMPTS
 
     def __init__(
         self,
@@ -241,17 +232,16 @@ class RealServer:
             raise RuntimeError(f"the server on {self.hosts} is running already")
         if self._belongings.folder is None:
             self._belongings.folder = OwnFolder()
-        serves = False
         try:
             async with asyncio.timeout(within):
-                await self._launch()
-            serves = True
+                await self._run()
         except TimeoutError as error:
-            message = f"ZooKeeper {self.version} did not serve within {within:g} s"
-            raise ServerFailedError(f"{message}\n{self.log_tail()}") from error
-        finally:
-            if not serves:
-                await self.close()
+            message = f"ZooKeeper {self.version} did not serve within {within:g} s\n{self.log_tail()}"
+            await self.close()
+            raise ServerFailedError(message) from error
+        except BaseException:
+            await self.close()
+            raise
 
     async def stop(self) -> None:
         """End the server as an administrator would (SIGTERM) and keep its data; nothing happens if it is not running.
@@ -362,37 +352,22 @@ class RealServer:
             raise RuntimeError("the server is not running")
         return process
 
-    async def _launch(self) -> None:
-        """Spawn the process and wait until it serves; a new server changes its ports if another process takes one."""
-        if self._port is not None:
-            await self._run()
-            return
-        for left in reversed(range(self._port_attempts)):
-            self._take_ports()
-            self._configure()
-            try:
-                await self._run()
-            except PortTakenError:
-                if not left:
-                    raise
-            else:
-                return
-
     def _take_ports(self) -> None:
         port, secure_port = free_ports(2)
         self._port = port
         self._secure_port = secure_port if self._tls is not None else None
 
     async def _run(self) -> None:
-        process, log_start = self._spawn()  # the process may have ended by the time it is checked
+        """Spawn the process and wait until it serves."""
+        if self._port is None:
+            self._take_ports()
+            self._configure()
+        process = self._spawn()  # the process may have ended by the time it is checked
         while not await self._serves():
-            if process.poll() is None:
-                await asyncio.sleep(POLL_INTERVAL)
-                continue
-            said = (self.folder / "log").read_bytes()[log_start:]
-            error = PortTakenError if _PORT_TAKEN.search(said) else ServerFailedError
-            message = f"ZooKeeper {self.version} ended with {process.returncode} before it served on {self.hosts}"
-            raise error(f"{message}\n{self.log_tail()}")
+            if process.poll() is not None:
+                message = f"ZooKeeper {self.version} ended with {process.returncode} before it served on {self.hosts}"
+                raise ServerFailedError(f"{message}\n{self.log_tail()}")
+            await asyncio.sleep(POLL_INTERVAL)
 
     def _configure(self) -> None:
         """Write the configuration file; the server changes it itself when its ensemble is reconfigured."""
@@ -425,8 +400,8 @@ class RealServer:
             settings["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
         return settings
 
-    def _spawn(self) -> tuple[subprocess.Popen[bytes], int]:
-        """Start the process; return it, and the position in the log where its lines begin."""
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        """Start the process."""
         own = []
         if self._super_password is not None:
             digest = base64.b64encode(hashlib.sha1(f"super:{self._super_password}".encode()).digest()).decode()
@@ -446,7 +421,6 @@ class RealServer:
             *("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg")),
         ]
         with (self.folder / "log").open("ab") as log:
-            log_start = log.tell()
             # A session of its own, so that Ctrl-C at the terminal reaches the tests and not the server.
             process = subprocess.Popen(
                 command,
@@ -458,7 +432,7 @@ class RealServer:
                 pass_fds=[] if self._belongings.folder is None else [self._belongings.folder.lock],
             )
         self._belongings.process = process
-        return process, log_start
+        return process
 
     async def _serves(self) -> bool:
         """Return whether this server answers requests.

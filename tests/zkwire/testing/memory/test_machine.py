@@ -1,4 +1,4 @@
-"""What no comparison with a real server shows of the machine: time, restarts, the largest numbers, addresses.
+"""What no comparison with a real server shows of the machine: ACLs, time, the largest numbers, addresses.
 
 tests/conformance, tests/captures and tests/differential compare all else with real servers.
 """
@@ -7,31 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.machine_client import DELETED, OPEN, SEQUENTIAL, Client, World
-from zkwire.testing.memory.machine import Settings
-from zkwire.wire.records import ACL, ConnectResponse
-from zkwire.wire.requests import (
-    AddWatchRequest,
-    CreateContainerRequest,
-    DeleteRequest,
-    GetChildren2Request,
-    GetDataRequest,
-    PingRequest,
-)
+import zkwire
+from zkwire.errors import InvalidACLError
+from zkwire.testing import Server, VirtualClock
+from zkwire.testing.memory import access
+from zkwire.testing.memory.refusal import Refused
+from zkwire.testing.memory.sessions import Sessions
+from zkwire.wire.records import ACL
 
-TICK = 2.0
-REFUSED = ConnectResponse(0, 0, 0, bytes(16))
 BOB = "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="
-
-
-@pytest.fixture
-def world() -> World:
-    return World(Settings(tick_time=TICK))
-
-
-@pytest.fixture
-def client() -> Client:
-    return World().client()
 
 
 @pytest.mark.parametrize(
@@ -44,16 +28,22 @@ def client() -> Client:
         ("ip", "1.2.3.4", True),
         ("ip", "1.2.3.4/0", True),
         ("ip", "1.2.3.4/33", False),
+        ("ip", "1.2.3.4/255.0.0.0", False),
         ("ip", "1.2.3.256", False),
         ("ip", "::1", True),
         ("ip", "::1/129", False),
+        ("ip", "fe80::1%eth0", False),
         ("ip", "1:2:3:4::5:6:7:8", False),
         ("ip", "host", False),
     ],
 )
-def test_what_may_stand_in_an_acl(client: Client, scheme: str, id_: str, is_valid: bool) -> None:
-    """A wrong entry gives InvalidACL."""
-    assert client.create("/a", acl=[ACL(31, scheme, id_)]).err == (0 if is_valid else -114)
+def test_what_may_stand_in_an_acl(scheme: str, id_: str, is_valid: bool) -> None:
+    entry = ACL(31, scheme, id_)
+    if is_valid:
+        assert access.stored([entry], []) == (entry,)
+    else:
+        with pytest.raises(Refused, match=InvalidACLError.__name__):
+            access.stored([entry], [])
 
 
 @pytest.mark.parametrize(
@@ -61,47 +51,40 @@ def test_what_may_stand_in_an_acl(client: Client, scheme: str, id_: str, is_vali
     [
         ("10.1.2.3", "10.1.2.3", True),
         ("10.1.2.3", "10.0.0.0/8", True),
+        ("10.1.2.3", "10.9.9.9/8", True),
         ("10.1.2.3", "9.9.9.9/0", True),
         ("10.1.2.3", "10.1.2.0/30", True),
         ("10.1.2.4", "10.1.2.0/30", False),
         ("::1", "0:0:0:0:0:0:0:1", True),
         ("::1", "::2/127", False),
         ("::3", "::2/127", True),
+        ("fe80::1%eth0", "fe80::/16", False),
         ("10.1.2.3", "::/0", False),
         ("::ffff:10.1.2.3", "10.1.2.3", True),
     ],
 )
 def test_addresses_match_by_their_leading_bits(peer: str, expression: str, matches: bool) -> None:
-    world = World()
-    owner = world.client()
-    owner.create("/a", acl=[ACL(1, "ip", expression)])
-    visitor = Client(world, peer)
-    visitor.connect()
-    assert visitor.ask(GetDataRequest("/a", False)).err == (0 if matches else -102)
+    assert access.is_allowed([ACL(1, "ip", expression)], 1, [access.ip_identity(peer)]) is matches
 
 
-def test_the_sequence_sticks_at_the_largest_number() -> None:
-    """Servers from 3.6 on stop at the largest int, and answer that the node exists."""
-    world = World()
-    client = world.client()
-    client.create("/p")
-    world.machine.tree.nodes["/p"].creates = 2**31 - 1
-    assert client.create("/p/n", flags=SEQUENTIAL).reply.path == "/p/n2147483647"
-    assert client.create("/p/n", flags=SEQUENTIAL).err == -110
-    assert client.create("/p/m", flags=SEQUENTIAL).reply.path == "/p/m2147483647"
+async def test_numbers_end_as_those_of_java_do() -> None:
+    """Servers from 3.6 on stop counting at the largest int; after the largest version comes the smallest."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await zk.create("/p")
+        node = server._running().tree.nodes["/p"]
+        node.creates = node.version = 2**31 - 1
+        assert await zk.create("/p/n", sequential=True) == "/p/n2147483647"
+        with pytest.raises(zkwire.NodeExistsError):
+            await zk.create("/p/n", sequential=True)
+        assert await zk.create("/p/m", sequential=True) == "/p/m2147483647"
+        assert (await zk.set("/p", b"")).version == -(2**31)
 
 
-def test_versions_wrap(client: Client) -> None:
-    """A version is a Java int: after the largest comes the smallest."""
-    client.create("/a")
-    client.world.machine.tree.nodes["/a"].version = 2**31 - 1
-    assert client.set("/a", b"", 2**31 - 1).reply.stat.version == -(2**31)
-
-
-def test_children_come_in_no_order_that_one_could_rely_on(client: Client) -> None:
-    for number in range(9):
-        client.create(f"/{number}")
-    first, again = (client.ask(GetChildren2Request("/", False)).reply.children for _ in range(2))
+async def test_children_come_in_no_order_that_one_could_rely_on() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        for number in range(9):
+            await zk.create(f"/{number}")
+        first, again = [await zk.get_children("/") for _ in range(2)]
     assert first == again
     assert first != sorted(first)
     assert sorted(first) == [*map(str, range(9)), "zookeeper"]
@@ -112,38 +95,33 @@ def test_children_come_in_no_order_that_one_could_rely_on(client: Client) -> Non
 )
 def test_a_silent_session_ends_at_the_next_tick(start: float, timeout: float, ends: float) -> None:
     """A session ends at the first tick after its timeout, never at its timeout."""
-    world = World(Settings(tick_time=TICK), now=start)
-    client = world.client(timeout=round(timeout * 1000))
-    assert world.machine.sessions.next_deadline() == ends
-    world.machine.advance(ends - 0.001)
-    assert not client.is_closed
-    world.machine.advance(ends)
-    assert client.is_closed
-    assert client.take() == [], "it is closed without a word"
-    assert not world.machine.sessions.by_id
-    assert world.machine.last_zxid == 2
+    sessions: Sessions[object] = Sessions(tick_time=2.0, now=start)
+    session = sessions.create()
+    sessions.renew(session, round(timeout * 1000), start)
+    assert sessions.next_deadline() == sessions.deadline(session) == ends
+    assert sessions.due(ends - 0.001) == []
+    assert sessions.due(ends) == [session]
 
 
-def test_a_container_goes_once_its_last_child_has_gone(world: World) -> None:
+async def test_a_container_goes_once_its_last_child_has_gone_and_a_ttl_node_after_its_time() -> None:
     """It goes at the next clean-up, with a zxid of its own; a container that never had a child stays."""
-    client = world.client(timeout=40_000)
-    client.ask(CreateContainerRequest("/c", b"", OPEN, 4))
-    client.ask(CreateContainerRequest("/unused", b"", OPEN, 4))
-    client.create("/c/x")
-
-    def live(seconds: float) -> None:
-        for _ in range(round(seconds / 10)):
-            world.sleep(10.0)
-            client.ask(PingRequest())
-
-    live(70)
-    assert client.exists("/c").err == 0
-    client.ask(DeleteRequest("/c/x", -1))
-    client.ask(AddWatchRequest("/c", 0))
-    before = client.exists("/c").zxid
-    live(40)
-    assert client.look() == []
-    live(20)
-    assert client.look() == [(DELETED, "/c")]
-    assert client.event_zxids == [before + 1]
-    assert client.exists("/unused").zxid == before + 1
+    clock = VirtualClock()
+    async with (
+        Server(clock=clock, max_session_timeout=1000.0) as server,
+        zkwire.connect(server.hosts, session_timeout=1000.0) as zk,
+    ):
+        await zk.create("/c", container=True)
+        await zk.create("/unused", container=True)
+        await zk.create("/ttl", ttl=70.0)
+        await zk.create("/c/x")
+        clock.advance(70)
+        assert sorted(await zk.get_children("/")) == ["c", "ttl", "unused", "zookeeper"]
+        await zk.delete("/c/x")
+        _, watch = await zk.exists_and_watch("/c")
+        before = zk.last_zxid
+        clock.advance(40)
+        assert not watch.done()
+        clock.advance(20)
+        assert (await watch).type is zkwire.WatchEventType.DELETED
+        assert sorted(await zk.get_children("/")) == ["unused", "zookeeper"]
+        assert zk.last_zxid == before + 2

@@ -13,7 +13,6 @@ from zkwire.testing import (
     issue,
 )
 from zkwire.testing.real import server as real
-from zkwire.testing.real.loopback import free_ports
 
 
 @pytest.fixture
@@ -50,20 +49,6 @@ async def test_a_cancelled_start_leaves_nothing(scratch: Path) -> None:
         await start
     assert not any(server.is_running for server in ensemble.servers)
     assert list(scratch.iterdir()) == []
-
-
-async def test_an_ensemble_of_one_leads_itself_and_gives_ports_up_that_are_taken_meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    listener = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", 0)
-    async with listener:
-        taken = listener.sockets[0].getsockname()[1]
-        first = iter([[taken, *free_ports(3)]])
-        name = "zkwire.testing.real.ensemble.free_ports"
-        monkeypatch.setattr(name, lambda count: next(first, None) or free_ports(count))
-        async with RealEnsemble(size=1, fsync=False) as ensemble:
-            assert str(taken) not in ensemble.servers[0].spec
-            assert await (await ensemble.leader()).four_letter_word("isro") == "rw"
 
 
 # Certificates

@@ -5,21 +5,16 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import zkwire
-from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper, make_certificates
+from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper
 from zkwire.testing.real import installation
-from zkwire.testing.real import server as real
-from zkwire.testing.real.loopback import free_ports
 
 PROJECT = Path(__file__).parents[4]
 
@@ -94,31 +89,21 @@ async def test_data_port_and_log_survive_what_tests_do_to_a_server() -> None:
             server.pause()
 
 
-async def test_ports_taken_meanwhile_are_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tls = make_certificates(tmp_path)
-    monkeypatch.setattr(real, "POLL_INTERVAL", 0.2)  # a server whose port for TLS is taken needs seconds to end
-    with _listening() as taken:
-        first = iter([[taken, *free_ports(1)], [*free_ports(1), taken]])
-        monkeypatch.setattr(real, "free_ports", lambda count: next(first, None) or free_ports(count))
-        async with RealServer(tls=tls) as server:
-            assert next(first, None) is None
-            assert taken not in (server.port, int(server.secure_hosts.partition(":")[2]))
-
-
 # Nothing is left over
 
 
-async def test_a_failed_start_raises_the_reason_and_leaves_nothing(scratch: Path) -> None:
-    server = RealServer(jvm=["-XX:NoSuchOption"])
-    with pytest.raises(ServerFailedError, match=r"ended with 1 before it served.*\n(.*\n)*.*NoSuchOption"):
-        await server.start()
-    assert _processes_in(scratch) == []
-    assert list(scratch.iterdir()) == []
-
-
-async def test_a_start_that_takes_too_long_leaves_nothing(scratch: Path) -> None:
-    with pytest.raises(ServerFailedError, match=r"did not serve within 0\.01 s"):
-        await RealServer().start(within=0.01)
+@pytest.mark.parametrize(
+    ("option", "within", "why"),
+    [
+        ("-XX:NoSuchOption", 45.0, r"ended with 1 before it served.*\n(.*\n)*.*NoSuchOption"),
+        ("-Dzkwire.test=yes", 0.01, r"did not serve within 0\.01 s"),
+    ],
+)
+async def test_a_failed_start_raises_the_reason_and_leaves_nothing(
+    scratch: Path, option: str, within: float, why: str
+) -> None:
+    with pytest.raises(ServerFailedError, match=why):
+        await RealServer(jvm=[option]).start(within=within)
     assert _processes_in(scratch) == []
     assert list(scratch.iterdir()) == []
 
@@ -139,7 +124,7 @@ async def test_a_cancelled_start_leaves_nothing(scratch: Path) -> None:
 START_AND_TELL = """
 import asyncio
 from zkwire.testing import RealServer
-server = RealServer()
+server = RealServer(sasl_users={"bob": "hidden"})
 asyncio.run(server.start())
 print(server.pid, flush=True)
 input()
@@ -148,7 +133,6 @@ input()
 
 async def test_a_killed_interpreter_takes_the_server_along_and_the_next_start_removes_its_folder(scratch: Path) -> None:
     """It holds passwords of users.  Folders of running servers and of other programs are left alone."""
-    program = START_AND_TELL.replace("RealServer()", 'RealServer(sasl_users={"bob": "hidden"})')
     (scratch / "zookeeper-of-another-program").mkdir()
 
     async def after_a_start() -> set[str]:
@@ -156,7 +140,7 @@ async def test_a_killed_interpreter_takes_the_server_along_and_the_next_start_re
             await RealServer(jvm=["-XX:NoSuchOption"]).start()
         return {each.name for each in scratch.iterdir()}
 
-    with _interpreter(program, scratch) as parent:
+    with _interpreter(scratch) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         (folder,) = (each for each in scratch.iterdir() if "another" not in each.name)
@@ -232,9 +216,6 @@ def _is_free(lock: Path) -> bool:
     return False
 
 
-NODE_EXISTS = -110
-
-
 def _install(folder: Path, version: str) -> Path:
     """Put down a jar that is named like a ZooKeeper server's."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -243,18 +224,10 @@ def _install(folder: Path, version: str) -> Path:
     return jar
 
 
-@contextmanager
-def _listening(port: int = 0) -> Iterator[int]:
-    """Something else that listens on a port, and never answers."""
-    with socket.create_server(("127.0.0.1", port)) as stranger:
-        yield stranger.getsockname()[1]
-
-
-def _interpreter(program: str, scratch: Path) -> subprocess.Popen[str]:
+def _interpreter(scratch: Path) -> subprocess.Popen[str]:
     environment = os.environ | {"TMPDIR": str(scratch), "PYTHONPATH": str(PROJECT)}
-    return subprocess.Popen(
-        [sys.executable, "-c", program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", START_AND_TELL], env=environment, stdin=pipe, stdout=pipe, text=True)
 
 
 def _command_line(pid: int) -> str:
@@ -272,13 +245,9 @@ def _is_alive(pid: int) -> bool:
 
 def _processes_in(folder: Path) -> list[int]:
     """The processes whose command line names a folder."""
-    return [pid for pid, command in _command_lines() if str(folder) in command and _is_alive(pid)]
-
-
-def _command_lines() -> Iterator[tuple[int, str]]:
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                yield int(entry.name), _command_line(int(entry.name))
-            except (FileNotFoundError, ProcessLookupError):
-                continue  # it ended meanwhile
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            if str(folder) in _command_line(int(entry.name)) and _is_alive(int(entry.name)):
+                found.append(int(entry.name))
+    return found
