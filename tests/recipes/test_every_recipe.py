@@ -40,7 +40,6 @@ async def test_it_is_cancelled_at_every_turn(entry: Entry) -> None:
         prepare=entry.prepare,
         afterwards=entry.afterwards or entry.act,
         stays=entry.stays,
-        at_least=3,
         most=entry.most,
     )
 

@@ -27,7 +27,8 @@ MOST_TURNS: Final = 600
 # The requests that an ACL can forbid: create, get, set, list, multi, multiRead and addWatch.  Without the permission to
 # delete, nodes stay until the session ends, so deletes are left out.
 NEEDING_PERMISSION: Final = frozenset({1, 4, 5, 8, 12, 14, 15, 19, 21, 22, 106})
-# How long the product waits after a transient refusal before it asks again.
+# What is not repeated by the session when an answer is lost: create, delete, set, multi and removeWatches.
+WRITES: Final = frozenset({1, 2, 5, 7, 14, 15, 18, 19, 21})
 
 
 @dataclass
@@ -62,10 +63,10 @@ async def scene(path: str = "/recipe", *, session_timeout: float = 10.0) -> Asyn
 async def cut_at_every_step(
     act: Play, *, prepare: Play | None = None, stays: Collection[str] = (), at_least: int = 1
 ) -> int:
-    """Cut the connection of `zk` at its first request, in the next run at its second, and so on, each on a new server.
+    """Cut the connection of `zk` at its first request, in the next run at its second, and so on, each at another path.
 
-    Each request is cut twice: before it is carried out, and after that in place of the reply.  Returns the number of
-    requests.
+    Each request is cut before it is carried out, and each write also after that, in place of the reply: whether a read
+    was carried out makes no difference to anything.  Returns the number of requests.
 
     Args:
         act: what is played; it checks its own result.
@@ -74,11 +75,11 @@ async def cut_at_every_step(
             always may.
         at_least: how many requests `act` must have: fewer mean that it did not run.
     """
-    steps = [
-        await _at_every_step(act, f"cut {when} request", drop, prepare=prepare, stays=stays, at_least=at_least)
-        for when, drop in (("before", _drop_before), ("after", _drop_after))
-    ]
-    return max(steps)
+    steps = await _at_every_step(
+        act, "cut before request", _drop_before, prepare=prepare, stays=stays, at_least=at_least
+    )
+    await _at_every_step(act, "cut after write", _drop_after_write, prepare=prepare, stays=stays, at_least=0)
+    return steps
 
 
 def _drop_before(stage: Scene, step: int) -> Fault:
@@ -87,6 +88,12 @@ def _drop_before(stage: Scene, step: int) -> Fault:
 
 def _drop_after(stage: Scene, step: int) -> Fault:
     return stage.server.drop_after(session=stage.zk.session_id, nth=step)
+
+
+def _drop_after_write(stage: Scene, step: int) -> Fault:
+    fault = _drop_after(stage, step)
+    fault.selector._opcodes = WRITES
+    return fault
 
 
 async def expire_at_every_step(
@@ -98,7 +105,7 @@ async def expire_at_every_step(
     at_least: int = 1,
     may_raise: tuple[type[Exception], ...] = (),
 ) -> int:
-    """Play with the session of `zk` expired at its first request, its second and so on, each time on a new server.
+    """Play with the session of `zk` expired at its first request, its second and so on, each at another path.
 
     The request is carried out, the connection is cut before its answer, and the session expires at once.  The play goes
     on in the next session.
@@ -131,7 +138,7 @@ async def refuse_at_every_step(
     at_least: int = 1,
     may_raise: tuple[type[Exception], ...] = (),
 ) -> int:
-    """Play with the first request of `zk` refused, then with its second and so on, each time on a new server.
+    """Play with the first request of `zk` refused, then with its second and so on, each at another path.
 
     Args:
         act, prepare, stays, at_least: the same as for `cut_at_every_step`.
@@ -171,32 +178,35 @@ async def _at_every_step(
     may_raise: tuple[type[Exception], ...] = (),
     expires: bool = False,
 ) -> int:
-    for step in range(1, MOST_STEPS):
-        # A first pause of 1 ms before reconnecting: otherwise the runs spend most of their time in pauses.
-        with patch("zkwire.session.hosts._FIRST_PAUSE", 0.001):
-            async with scene() as stage, _noted(f"{what} {step}"):
-                if prepare is not None:
-                    await prepare(stage)
-                async with no_task_stays():
-                    fault = make_fault(stage, step)
-                    expiring = asyncio.create_task(_expire_when_hit(stage, fault)) if expires else None
-                    try:
-                        await act(stage)
-                    except may_raise:
-                        assert fault.hits
-                    finally:
-                        if expiring is not None:
-                            expiring.cancel()
-                            await outcome(expiring)
-                    hits = fault.hits
-                    fault.end()
-                    if afterwards is not None and hits:
-                        await outcome(stage.zk.ping())  # the session may have expired with the last request
-                        await afterwards(stage)
-                await nothing_stays(stage, stays)
-        if not hits:
-            assert step > at_least, f"{act} has {step - 1} steps only"
-            return step - 1
+    # No pause before reconnecting: otherwise the runs spend most of their time in pauses.
+    with patch("zkwire.session.hosts._FIRST_PAUSE", 0.0):
+        async with scene() as stage:
+            for step in range(1, MOST_STEPS):
+                stage.path = f"/recipe-{step}"
+                stage.kept.clear()
+                async with _noted(f"{what} {step}"):
+                    if prepare is not None:
+                        await prepare(stage)
+                    async with no_task_stays():
+                        fault = make_fault(stage, step)
+                        expiring = asyncio.create_task(_expire_when_hit(stage, fault)) if expires else None
+                        try:
+                            await act(stage)
+                        except may_raise:
+                            assert fault.hits
+                        finally:
+                            if expiring is not None:
+                                expiring.cancel()
+                                await outcome(expiring)
+                        hits = fault.hits
+                        fault.end()
+                        if afterwards is not None and hits:
+                            await outcome(stage.zk.ping())  # the session may have expired with the last request
+                            await afterwards(stage)
+                    await nothing_stays(stage, stays)
+                if not hits:
+                    assert step > at_least, f"{act} has {step - 1} steps only"
+                    return step - 1
     raise AssertionError(f"the play has not ended after {MOST_STEPS} requests")
 
 
@@ -211,39 +221,33 @@ async def cancel_at_every_moment(
     afterwards: Play | None = None,
     prepare: Play | None = None,
     stays: Collection[str] = (),
-    at_least: int = 3,
-    most: int | None = None,
-    again_after: int | None = None,
+    at_least: int = 2,
+    most: int = MOST_TURNS,
 ) -> int:
-    """Run `act` and cancel its task after 0, 1, 2 ... turns of the loop, until it ends before it is cancelled.
+    """Run `act` and cancel its task at its first moment, in the next run at its second, until it ends before.
 
-    Each run has another path on one server.  Returns the number of turns of the last run.
+    A moment is a turn of the event loop, unless all tasks wait for the same as in the turn before.  Each run has
+    another path on one server.  Returns the number of moments.
 
     Args:
         act: what is played and cancelled.
         prepare: played before, and never cancelled.
         afterwards: played after the cancellation, to see that the recipe still works.
         stays: the same as for `cut_at_every_step`.
-        at_least: how many turns `act` must take.
-        most: the last number of turns, for an `act` that waits for ever.
-        again_after: how many turns later to cancel the task a second time; None for once only.
+        at_least: how many moments `act` must have.
+        most: the last turn, for an `act` that waits for ever.
     """
     async with scene() as stage:
         for count in itertools.count():
             stage.path = f"/recipe-{count}"
-            async with _noted(f"cancelled after {count} turns"):
+            async with _noted(f"cancelled at moment {count}"):
                 async with no_task_stays():
                     if prepare is not None:
                         await prepare(stage)
                     task = asyncio.ensure_future(_awaited(act, stage))
-                    for _ in range(count):
-                        await asyncio.sleep(0)
+                    turns = await _until_moment(count, task, stage.zk, most)
                     is_over = task.done()
                     task.cancel()
-                    if again_after is not None:
-                        for _ in range(again_after):
-                            await asyncio.sleep(0)
-                        task.cancel()
                     came = await outcome(task)
                     assert is_over or isinstance(came, asyncio.CancelledError) or came is None, repr(came)
                     if is_over and isinstance(came, BaseException):
@@ -251,11 +255,33 @@ async def cancel_at_every_moment(
                     if afterwards is not None:
                         await afterwards(stage)
                 await nothing_stays(stage, stays)
-            if is_over or count == most:
-                assert count >= at_least, f"{act} takes {count} turns only"
+            if is_over or turns == most:
+                assert count >= at_least, f"{act} has {count} moments only"
+                assert turns < MOST_TURNS, f"the play has not ended after {turns} turns"
                 return count
-            assert count < MOST_TURNS, f"the play has not ended after {count} turns"
     raise AssertionError("unreachable")
+
+
+async def _until_moment(count: int, task: asyncio.Task[None], zk: Client, most: int) -> int:
+    """Return, after `most` turns at the latest, when so many moments have passed; return the number of turns."""
+    turns = moments = 0
+    before: object = None
+    while moments < count and turns < most and not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+        now = _awaited_by_all(zk)
+        if now is None or now != before:
+            moments += 1
+        before = now
+    return turns
+
+
+def _awaited_by_all(zk: Client) -> object:
+    """Return what the tasks wait for, None if one of them is about to run or `zk` is about to write a request."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    awaited = {task._fut_waiter for task in others}  # type: ignore[attr-defined]
+    is_busy = zk._session.requests._unsent or any(future is None or future.done() for future in awaited)
+    return None if is_busy else awaited
 
 
 async def _awaited(act: Play, stage: Scene) -> None:
@@ -277,7 +303,8 @@ async def nothing_stays(stage: Scene, stays: Collection[str] = ()) -> None:
         await until(none_left, limit=PATIENCE)
     except AssertionError:
         raise AssertionError(f"nodes stay: {left}") from None
-    await no_watch_stays(stage.server.hosts)
+    if stage.server._machine.watches.by_path:  # type: ignore[union-attr]
+        await no_watch_stays(stage.server.hosts)
 
 
 async def no_watch_stays(hosts: str) -> None:

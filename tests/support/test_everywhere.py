@@ -18,7 +18,7 @@ async def test_a_node_that_a_cancellation_leaves_is_found(monkeypatch: pytest.Mo
     monkeypatch.setattr(everywhere, "PATIENCE", 0.3)
     with pytest.raises(AssertionError, match="nodes stay") as caught:
         await cancel_at_every_moment(careless)
-    assert "cancelled after" in str(caught.value.__notes__)
+    assert "cancelled at" in str(caught.value.__notes__)
 
 
 async def watching(stage: Scene) -> None:

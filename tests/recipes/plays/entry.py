@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.everywhere import Play
+from tests.support.everywhere import MOST_TURNS, Play
 
 CUT: Final = "cut"
 CANCEL: Final = "cancel"
@@ -41,7 +41,7 @@ class Entry:
     afterwards: Play | None = None
     stays: Collection[str] = ()
     steps: int = 1
-    most: int | None = None
+    most: int = MOST_TURNS
     lost: tuple[type[Exception], ...] = ()
     raises_refusals: bool = False
     is_slow: bool = False

@@ -19,6 +19,7 @@ from recipes import (
     TimedLock,
     TryLock,
 )
+from recipes.line.known import line_of
 from recipes.line.locking import Locking
 from tests.recipes.plays.entry import CANCEL, CUT, EVERY, EXPIRE, FORBID, Entry
 from tests.support.everywhere import Play, Scene
@@ -246,6 +247,7 @@ async def mend_and_hold(stage: Scene) -> None:
 
 async def enter_as_a_crowd(stage: Scene) -> None:
     """More tasks enter at once than list the line for themselves."""
+    line_of(stage.zk, stage.path)._most_lists = 2
     served: list[int] = []
 
     async def enter(number: int) -> None:
@@ -262,7 +264,7 @@ async def enter_as_a_crowd(stage: Scene) -> None:
     assert sorted(set(served)) == list(range(CROWD))
 
 
-CROWD: Final = 12
+CROWD: Final = 5
 
 
 # -- foreign nodes ----------------------------------------------------------------------------------------------------
@@ -535,7 +537,7 @@ ENTRIES: Final = [
         most=60,
     ),
     Entry("lock, cut", _LOCK, {CANCEL}, prepare=block_and_cut, afterwards=mend_and_hold, most=100),
-    Entry("lock, a crowd", enter_as_a_crowd, steps=12, lost=LOST, afterwards=_LOCK),
+    Entry("lock, a crowd", enter_as_a_crowd, steps=CROWD, lost=LOST, afterwards=_LOCK),
     Entry(
         "lock, a foreign node",
         skip_a_foreign_node,
