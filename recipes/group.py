@@ -15,7 +15,7 @@ from typing import Final, Self, TypeGuard
 import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.event_loops import OneLoop
-from recipes.common.persistent_node import PersistentNode, checked_data
+from recipes.common.persistent_node import PersistentNode
 from recipes.common.retrying import read, until_answered
 from recipes.common.warn_once import WarnOnce
 from zkwire import ACL, Client, GetData, Node, SessionState, WatchEvent, join_path, validate_path
@@ -195,7 +195,7 @@ class Group:
         if "/" in name:
             raise ValueError(f"the name of a member is one node's name, not a path: {name!r}")
         path = validate_path(join_path(self.path, name))
-        node = PersistentNode(self._zk, path, checked_data(data), acl=self._acl, own_sessions=self._own_sessions)
+        node = PersistentNode(self._zk, path, data, acl=self._acl, own_sessions=self._own_sessions)
         await node.acquire(within=checked_within(within))
         return Member(name, node)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from recipes.common.arguments import checked_within, current_task
 from recipes.line.lease import Lease
@@ -16,6 +17,8 @@ from recipes.line.line import Line
 from recipes.line.locking import LineLock
 from recipes.line.ticket import Ticket
 from zkwire import ACL, Client, validate_path
+
+L = TypeVar("L", Lease, Lease | None)
 
 
 class LocalQueue:
@@ -25,19 +28,17 @@ class LocalQueue:
         zk: The client whose end ends every wait.
         passes: How many times in succession a task may pass its ticket to the next task, while other processes wait.
         drop: Called with a ticket that was passed on and that no task takes.
+
+    Attributes:
+        is_free: Whether no task has the turn.
     """
 
     def __init__(self, zk: Client, passes: int, drop: Callable[[Ticket], None]) -> None:
         self._on_closed = zk.on_closed
         self._passes = self._passes_left = passes
         self._drop = drop
-        self._is_taken = False
+        self.is_free = True
         self._waiting: deque[asyncio.Future[Ticket | None]] = deque()
-
-    @property
-    def is_free(self) -> bool:
-        """Whether no task has the turn."""
-        return not self._is_taken
 
     async def wait(self) -> Ticket | None:
         """Wait for the turn; return the ticket that the task before passed on, or None.
@@ -49,8 +50,8 @@ class LocalQueue:
         Cancellation:
             If the turn arrived at the same moment, it is passed on.
         """
-        if not self._is_taken:
-            self._is_taken = True
+        if self.is_free:
+            self.is_free = False
             return None
         waiter: asyncio.Future[Ticket | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
@@ -90,7 +91,7 @@ class LocalQueue:
             if not waiter.done():  # a task that was cancelled may still be in the queue
                 waiter.set_result(ticket)
                 return
-        self._is_taken = False
+        self.is_free = True
         if ticket is not None:
             self._drop(ticket)
 
@@ -192,11 +193,7 @@ class ReentrantLock(Lock):
 
     async def try_acquire(self) -> Lease | None:
         """Return the lease if the lock is free, as Lock.try_acquire; the owner gets its own lease again."""
-        again = self._again()
-        if again is not None:
-            return again
-        lease = await super().try_acquire()
-        return None if lease is None else self._first(lease)
+        return self._again() or self._first(await super().try_acquire())
 
     def _again(self) -> Lease | None:
         lease = self._held
@@ -205,7 +202,7 @@ class ReentrantLock(Lock):
         lease.acquired_again()
         return lease
 
-    def _first(self, lease: Lease) -> Lease:
-        self._owner = current_task()
-        self._held = lease
+    def _first(self, lease: L) -> L:
+        if lease is not None:
+            self._owner, self._held = current_task(), lease
         return lease

@@ -120,7 +120,7 @@ class MultiLease(Holding):
             if held is before:
                 self._leases[path] = lease
 
-    def _wake_lost(self, releasing: asyncio.Future[None] | None = None) -> None:
+    def _wake_lost(self, releasing: asyncio.Future[Any] | None = None) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(releasing)
 
@@ -216,18 +216,6 @@ class MultiLock(Locking[MultiLease]):
         return None
 
 
-_RELEASING: set[asyncio.Task[None]] = set()
-
-
-def start_release(leases: Iterable[Lease]) -> asyncio.Task[None]:
-    """Start to release all of `leases`, the last one first, without waiting between them; the task may be ignored."""
-
-    last_first = tuple(leases)[::-1]
-
-    async def release() -> None:
-        await asyncio.gather(*(lease.release() for lease in last_first))
-
-    task = asyncio.create_task(release())
-    _RELEASING.add(task)  # the event loop has only a weak reference to a task
-    task.add_done_callback(_RELEASING.discard)
-    return task
+def start_release(leases: Iterable[Lease]) -> asyncio.Future[Any]:
+    """Start to release all of `leases`, the last one first, without waiting between them; the future may be ignored."""
+    return asyncio.gather(*(lease.release() for lease in reversed(tuple(leases))))

@@ -7,10 +7,11 @@ delays the moment at which a client takes its ticket.
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import zkwire
@@ -26,7 +27,7 @@ from recipes.line.line import Line
 from recipes.line.locking import H, LineLock, Locking
 from recipes.line.position import every_contender
 from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX, Ticket, VersionedWriter, is_ticket, is_writer
-from zkwire import ACL, Client, Node, Transaction, Watch, join_path, validate_path
+from zkwire import ACL, Client, Transaction, join_path, validate_path
 
 # With prefer="readers", writers queue below this node before they take a ticket.  Its name has no sequence number, so
 # that no client takes the node itself for a ticket.
@@ -35,6 +36,7 @@ _GATE: Final = "writers"
 _LINKS: Final = 1
 
 Preference = Literal["readers", "writers"]
+L = TypeVar("L", bound=Lease)
 
 
 class WriteLease(Lease):
@@ -77,9 +79,8 @@ class WriteLease(Lease):
             setData, and a getData for each reader that waits.
         """
         if self.is_released:
-            self.check()
-        if self._seconds_left() <= 0:
-            raise copy(self._lose(self._why_uncertain()))
+            self._check_exclusive()
+        super().check()
         # Before the request is sent: a reader may hold the lock as soon as the server has the data, which is before we
         # have the answer.
         self._is_exclusive = False
@@ -143,16 +144,13 @@ class Holders:
 
     def of_current_task(self) -> Lease | None:
         """Return the lease that the current task has acquired, if it is neither released nor lost."""
-        task = current_task()
-        lease = self._leases.get(task)
-        if lease is not None and lease.is_over:
-            del self._leases[task]
-            return None
-        return lease
+        lease = self._leases.get(current_task())
+        return None if lease is None or lease.is_over else lease
 
-    def add(self, lease: Lease) -> None:
-        """Record that the current task has acquired `lease`."""
+    def add(self, lease: L) -> L:
+        """Record that the current task has acquired `lease`, and return it."""
         self._leases[current_task()] = lease
+        return lease
 
     def replace(self, old: Lease, new: Lease) -> None:
         """Record that `new` has replaced `old`, in whichever task holds it."""
@@ -161,138 +159,86 @@ class Holders:
                 self._leases[task] = new
 
 
-class _PreferredTickets:
-    """The tickets that a client lets pass before it takes a ticket of its own.
-
-    Nodes that are not ephemeral do not count.
-
-    Args:
-        is_preferred: Called with the name of a ticket.
-        ignores_shared: Whether the ticket of a writer that has let readers in does not count.
-    """
-
-    def __init__(
-        self, zk: Client, path: str, is_preferred: Callable[[str], bool], *, ignores_shared: bool = False
-    ) -> None:
-        self._zk = zk
-        self._path = path
-        self._is_preferred = is_preferred
-        self._ignores_shared = ignores_shared
-        self._known = line_of(zk, path)
-
-    async def are_gone(self, *, waits: bool) -> bool:
-        """Return True when no preferred ticket is left; if the caller does not wait, False at once if there is one.
-
-        A caller that waits watches only the last one, and lists the tickets again when that one is gone: not one
-        request for each ticket that leaves.  If it must not read that one, it watches the children instead.  A caller
-        that does not wait asks after a sync: a ticket that has left before this call is not seen.
-
-        Cancellation:
-            No watch stays.
-        """
-        ignored: set[str] = set()
-        if not waits:
-            await until_answered(self._zk, partial(self._zk.sync, self._path), repeats=True)
-        found = None
-        while found is None:
-            found = await until_answered(self._zk, partial(self._look, ignored, waits=waits))
-        return found
-
-    async def _look(self, ignored: set[str], *, waits: bool) -> bool | None:
-        """Return whether no preferred ticket is left; None if it is time to look again."""
-        preferred = await self._listed(ignored)
-        if not preferred:
-            return True
-        path = join_path(self._path, preferred[0])
-        watch: Watch | None = None
-        try:
-            if waits:
-                node, watch = await self._zk.get_and_watch(path)
-            else:
-                node = await self._zk.get(path)
-            if await self._ignores(node, preferred, ignored):
-                if watch is not None:
-                    watch.cancel()
-            elif watch is None:
-                return False
-            else:
-                await watch
-        except zkwire.NoNodeError:
-            pass  # the ticket has gone since the list was read
-        except zkwire.NoAuthError:
-            if not waits:
-                return False
-            await self._wait_unread(preferred[0])
-        return None
-
-    async def _wait_unread(self, name: str) -> None:
-        """Return when the children have changed, if `name`, which this client must not read, is still among them."""
-        self._known.found_unreadable(name)
-        try:
-            names, watch = await self._zk.get_children_and_watch(self._path)
-        except zkwire.NoNodeError:
-            return
-        if name in names:
-            await watch
-        else:
-            watch.cancel()
-
-    async def _listed(self, ignored: set[str]) -> list[str]:
-        """Return the names of the preferred tickets that are not in `ignored`, the last one first."""
-        try:
-            names, stat = await self._zk.get_children_and_stat(self._path)
-        except zkwire.NoNodeError:
-            return []
-        preferred = [name for name in names if self._is_preferred(name) and name not in ignored]
-        return in_order(preferred, next_number(stat))[::-1]
-
-    async def _ignores(self, node: Node, found: list[str], ignored: set[str]) -> bool:
-        """Return whether the first of `found`, which was read as `node`, does not count; add such ones to `ignored`."""
-        name, *others = found
-        if not is_ticket(node.stat):
-            self._known.found_foreign(name)
-            ignored.update(await self._known.foreign_among(self._zk, others))
-        elif not (self._ignores_shared and ticket_data.lets_readers_in(name, node.data, node.stat.version)):
-            return False
-        ignored.add(name)
-        return True
-
-
 class _Side(LineLock[H]):
     """What the read lock and the write lock have in common.
 
     Args:
-        preferred: The tickets to let pass before taking one; None if no ticket is preferred.
+        is_preferred: Called with the name of a ticket: whether to let it pass before taking one; None for no ticket.
     """
 
-    def __init__(self, zk: Client, line: Line, holders: Holders, preferred: _PreferredTickets | None) -> None:
+    def __init__(
+        self, zk: Client, line: Line, holders: Holders, is_preferred: Callable[[str], bool] | None = None
+    ) -> None:
         super().__init__(zk, line)
         self._holders = holders
-        self._preferred = preferred
+        self._is_preferred = is_preferred
+        self._known = line_of(zk, line.path)
 
+    @abstractmethod
     def _again(self) -> H | None:
         """Return the lease that the current task holds already, counted once more; None if it holds none.
 
         Raises:
             RuntimeError: if its new ticket would wait for the lease that it holds.
         """
-        raise NotImplementedError
 
     async def _acquire(self) -> H:
         again = self._again()
         if again is not None:
             return again
-        if self._preferred is not None:
-            await self._preferred.are_gone(waits=True)
+        if self._is_preferred is not None:
+            ignored: set[str] = set()
+            while await until_answered(self._zk, partial(self._wait_for_last, self._is_preferred, ignored)):
+                pass
         return await super()._acquire()
 
     async def _try_acquire(self) -> H | None:
-        again = self._again()
-        if again is not None:
-            return again
-        if self._preferred is not None and not await self._preferred.are_gone(waits=False):
-            return None
-        return await super()._try_acquire()
+        return self._again() or await super()._try_acquire()
+
+    async def _wait_for_last(self, is_preferred: Callable[[str], bool], ignored: set[str]) -> bool:
+        """Wait until the last preferred ticket is gone, or add it to `ignored`; return False if there is none.
+
+        Only the last one is watched, and the tickets are listed again when it is gone: not one request for each ticket
+        that leaves.  If this client must not read it, the children are watched instead.  Nodes that are not ephemeral
+        do not count.
+        """
+        try:
+            names, stat = await self._zk.get_children_and_stat(self.path)
+        except zkwire.NoNodeError:
+            return False
+        preferred = in_order((name for name in names if is_preferred(name) and name not in ignored), next_number(stat))
+        if not preferred:
+            return False
+        *others, last = preferred
+        try:
+            node, watch = await self._zk.get_and_watch(join_path(self.path, last))
+        except zkwire.NoNodeError:
+            return True
+        except zkwire.NoAuthError:
+            await self._wait_unread(last)
+            return True
+        if not is_ticket(node.stat):
+            watch.cancel()
+            self._known.found_foreign(last)
+            ignored.update([last, *await self._known.foreign_among(self._zk, others[::-1])])
+        elif is_preferred is is_writer and ticket_data.lets_readers_in(last, node.data, node.stat.version):
+            watch.cancel()
+            ignored.add(last)
+        else:
+            await watch
+        return True
+
+    async def _wait_unread(self, name: str) -> None:
+        """Return when the children have changed, if `name`, which this client must not read, is still among them."""
+        self._known.found_unreadable(name)
+        try:
+            names, watch = await self._zk.get_children_and_watch(self.path)
+        except zkwire.NoNodeError:
+            return
+        if name in names:
+            await watch
+        else:
+            watch.cancel()
 
 
 class _ReadLock(_Side[Lease]):
@@ -314,30 +260,22 @@ class _ReadLock(_Side[Lease]):
         return held
 
     def _lease(self, ticket: Ticket) -> Lease:
-        lease = Lease(self._zk, ticket)
-        self._holders.add(lease)
-        return lease
+        return self._holders.add(Lease(self._zk, ticket))
 
 
 class _WriteLock(_Side[WriteLease]):
     """The lock that `ReadWriteLock.write` returns.
 
     Args:
-        gate: The line in which writers queue to let others pass; None if no ticket is preferred.
+        gate: The line in which writers queue to let all tickets pass; None if no ticket is preferred.
     """
 
     _noun = "write lock"
 
-    def __init__(
-        self,
-        zk: Client,
-        line: Line,
-        holders: Holders,
-        preferred: _PreferredTickets | None,
-        data: bytes,
-        gate: Line | None,
-    ) -> None:
-        super().__init__(zk, line, holders, preferred)
+    def __init__(self, zk: Client, line: Line, holders: Holders, data: bytes, gate: Line | None) -> None:
+        # It lets other writers pass too: if it queued after a writer that holds the lock, its ticket would block the
+        # readers that come meanwhile.
+        super().__init__(zk, line, holders, None if gate is None else every_contender)
         self._data = data
         self._gate = gate
 
@@ -363,9 +301,7 @@ class _WriteLock(_Side[WriteLease]):
             )
 
     def _lease(self, ticket: Ticket) -> WriteLease:
-        lease = WriteLease(self._zk, ticket, self._holders, self._data)
-        self._holders.add(lease)
-        return lease
+        return self._holders.add(WriteLease(self._zk, ticket, self._holders, self._data))
 
 
 class ReadWriteLock:
@@ -422,17 +358,16 @@ class ReadWriteLock:
             raise ValueError(f'prefer must be None, "readers" or "writers", not {prefer!r}')
         data = or_described(data)
         holders = Holders()
+        line = partial(Line, zk, path, data=data, acl=acl)
         # ahead=0: readers that wait for one writer watch that writer only.  A watch on the writer before it would wake
         # them all for nothing.
-        reads = Line(zk, path, prefix=READ_PREFIX, blocks=is_writer, ahead=0, ignores_shared=True, data=data, acl=acl)
-        writes = Line(zk, path, prefix=WRITE_PREFIX, data=data, acl=acl, links=_LINKS)
-        before_reading = _PreferredTickets(zk, path, is_writer, ignores_shared=True) if prefer == "writers" else None
-        # The writer waits for the tickets of other writers too: if it queued after a writer that holds the lock, its
-        # ticket would block the readers that come meanwhile.
-        before_writing = _PreferredTickets(zk, path, every_contender) if prefer == "readers" else None
+        reads = line(
+            prefix=READ_PREFIX, blocks=is_writer, ahead=0, ignores_shared=True, looks_first=prefer == "writers"
+        )
+        writes = line(prefix=WRITE_PREFIX, links=_LINKS, looks_first=prefer == "readers")
         gate = Line(zk, join_path(path, _GATE), acl=acl, container=path) if prefer == "readers" else None
-        self._read_lock = _ReadLock(zk, reads, holders, before_reading)
-        self._write_lock = _WriteLock(zk, writes, holders, before_writing, data, gate)
+        self._read_lock = _ReadLock(zk, reads, holders, is_writer if prefer == "writers" else None)
+        self._write_lock = _WriteLock(zk, writes, holders, data, gate)
 
     def __repr__(self) -> str:
         return f"<ReadWriteLock {self.path}, {self._read_lock!r}, {self._write_lock!r}>"

@@ -148,7 +148,7 @@ class Semaphore(LineLock[Lease]):
             Of two concurrent calls, the last one at the server wins.
 
         Requests:
-            sync, two getData and setData (a multi the first time), and one getData for each waiting ticket.
+            sync, two getData and a multi, and one getData for each waiting ticket.
         """
         checked_permits(permits)
         self._check_usable()
@@ -173,12 +173,11 @@ class Semaphore(LineLock[Lease]):
             await self._store_resized(wanted, node, resized)
 
         while True:
-            try:
+            # Refused like this, if another client has changed the node: read it again.
+            with suppress(zkwire.BadVersionError, zkwire.NodeExistsError, zkwire.NoNodeError):
                 await until_answered(self._zk, store, repeats=True)
-            except (zkwire.BadVersionError, zkwire.NodeExistsError, zkwire.NoNodeError):
-                continue  # another client has changed the node: read it again
-            self._permits, self._has_agreed = permits, True
-            return
+                self._permits, self._has_agreed = permits, True
+                return
 
     async def _store_resized(self, wanted: bytes, node: Node | Exception, resized: Node | Exception) -> None:
         """Write the number of a resize, together with the node that keeps it.
@@ -186,9 +185,6 @@ class Semaphore(LineLock[Lease]):
         Args:
             node: What the read of the semaphore's node has brought, and `resized` the read of the node which keeps it.
         """
-        if isinstance(node, Node) and isinstance(resized, Node):
-            await self._zk.set(self.path, wanted, node.stat.version)
-            return
         if not isinstance(resized, Node | zkwire.NoNodeError):
             raise resized
         # One transaction: between two requests the server may delete the container, because it is empty.
@@ -197,7 +193,8 @@ class Semaphore(LineLock[Lease]):
             transaction.set(self.path, wanted, node.stat.version)
         else:
             transaction.create(self.path, wanted, container=True, acl=self._acl)
-        transaction.create(join_path(self.path, _RESIZED), acl=self._acl)
+        if not isinstance(resized, Node):
+            transaction.create(join_path(self.path, _RESIZED), acl=self._acl)
         try:
             await transaction.commit()
         except zkwire.TransactionError as refused:

@@ -63,7 +63,7 @@ class TimedLease(Lease):
         self._extensions: set[_Extension] = set()
         self._first_write: asyncio.Task[None] | None = None
         super().__init__(zk, ticket)
-        self._alarm = self._loop.call_at(self._next_look(), self._check_limit)
+        self._alarm = self._loop.call_later(min(limit, _LOOK_EVERY), self._check_limit)
         self._first_write = self._loop.create_task(self._write_first_limit())
 
     async def extend(self, limit: float) -> None:
@@ -106,15 +106,14 @@ class TimedLease(Lease):
                 self.check()
                 self._set_end(extension.end)
         except TimeoutError:
-            self.check()  # `bound` has stopped us because the lease is over: raise its error
-            raise
+            self.check()  # raises, because `bound` has stopped us at the end of the lease
         finally:
             self._extensions.discard(extension)
 
     def _set_end(self, end: float) -> None:
         self._end = end
         self._alarm.cancel()
-        self._alarm = self._loop.call_at(self._next_look(), self._check_limit)
+        self._alarm = self._loop.call_later(min(end - self._now(), _LOOK_EVERY), self._check_limit)
 
     def _now(self) -> float:
         """Return the time on the lease's clock: the loop's, and the time that the machine was suspended since it began.
@@ -122,9 +121,6 @@ class TimedLease(Lease):
         The loop's clock leaves that time out; the clocks of the waiting clients do not.
         """
         return self._loop.time() + max(0.0, self._zk.machine_suspended() - self._suspended)
-
-    def _next_look(self) -> float:
-        return self._loop.time() + min(max(0.0, self._end - self._now()), _LOOK_EVERY)
 
     def _check_limit(self) -> None:
         if self._end > self._now():

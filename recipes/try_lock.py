@@ -10,6 +10,7 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
+import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import read_synced, result, until_answered
@@ -20,21 +21,7 @@ from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting import certify
-from zkwire import (
-    ACL,
-    OPEN_ACL,
-    Client,
-    GetData,
-    InvalidACLError,
-    Node,
-    NodeExistsError,
-    NoNodeError,
-    SessionError,
-    SessionExpiredError,
-    Transaction,
-    ZooKeeperError,
-    validate_path,
-)
+from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Transaction, ZooKeeperError, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -140,35 +127,35 @@ class TryLock(Locking[Lease]):
     async def _create_in_turn(self, abandoned: asyncio.Event) -> TicketNode | None:
         """Do what `_create` does, but begin no new attempt once `abandoned` is set."""
         zk = self._zk
-
-        async def create() -> TicketNode | None:
-            if abandoned.is_set():
-                return None
-            if zk.is_cut_off():
-                await certify(zk)  # before a node is created that keeps others away
-            with contextlib.suppress(NodeExistsError):
-                _, stat = await zk.create_and_stat(self.path, self._data, ephemeral=True, acl=acl, recover=True)
-                return TicketNode(self.path, self.path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner)
-            return None
+        parents_acl = OPEN_ACL if self._acl is None else self._acl
 
         async def make_parents() -> None:
             if not abandoned.is_set():
-                await zk.ensure_path(self._parent, acl=OPEN_ACL if self._acl is None else self._acl)
+                await zk.ensure_path(self._parent, acl=parents_acl)
 
-        async with self._known.order:
-            while True:
+        async def create() -> TicketNode | None:
+            while not abandoned.is_set():
+                if zk.is_cut_off():
+                    await certify(zk)  # before a node is created that keeps others away
                 acl = own_acl(zk, self.path) if self._acl is None else self._acl
                 try:
-                    node = await until_answered(zk, create)
-                    if node is not None and abandoned.is_set():
-                        self._discard(node)  # before the next try has its turn
-                        return None
-                    return node
-                except NoNodeError:
+                    _, stat = await zk.create_and_stat(self.path, self._data, ephemeral=True, acl=acl, recover=True)
+                    return TicketNode(self.path, self.path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner)
+                except zkwire.NodeExistsError:
+                    return None
+                except zkwire.NoNodeError:
                     await until_answered(zk, make_parents, repeats=True)
-                except InvalidACLError:
+                except zkwire.InvalidACLError:
                     if not was_refused(zk, acl):
                         raise
+            return None
+
+        async with self._known.order:
+            node = await until_answered(zk, create)
+            if node is not None and abandoned.is_set():
+                self._discard(node)  # before the next try has its turn
+                return None
+            return node
 
     async def _is_certain(self, node: TicketNode) -> bool:
         """Return whether the session that owns `node` is certainly alive at this moment; if need be, ask a server.
@@ -182,7 +169,7 @@ class TryLock(Locking[Lease]):
             try:
                 await certify(self._zk)
                 (answer,) = await read_synced(self._zk, self._parent, GetData(self.path))
-            except SessionExpiredError:
+            except zkwire.SessionExpiredError:
                 return False
             found: Node | None = result(answer)
             if found is None or found.stat.czxid != node.token:
@@ -201,7 +188,9 @@ class TryLock(Locking[Lease]):
             node = creating.result()
             if node is not None:
                 self._discard(node)
-        elif not isinstance(error, SessionError):  # when the session ends, the server deletes what it has created
+        elif not isinstance(
+            error, zkwire.SessionError
+        ):  # when the session ends, the server deletes what it has created
             _log.warning("the caller was cancelled before this error could be raised: %s", error)
 
 

@@ -32,3 +32,14 @@ def checked_within(within: float | None) -> float | None:
     if not within >= 0:
         raise ValueError(f"within is a number of seconds from 0, not {within!r}")
     return within
+
+
+def checked_data(data: bytes) -> bytes:
+    """Return `data` if it is bytes.
+
+    Raises:
+        TypeError: if it is anything else.
+    """
+    if not isinstance(data, bytes):
+        raise TypeError(f"data is bytes, not {data!r}")
+    return data

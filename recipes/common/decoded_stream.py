@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self, TypeVar
 
 from recipes.common.retrying import until_answered
 from zkwire import Client, Node
@@ -12,7 +12,7 @@ from zkwire import Client, Node
 T = TypeVar("T")
 
 
-class DecodedStream(Generic[T]):
+class DecodedStream(AsyncIterator[T]):
     """The decoded value of a node, now and after each change: `async for value in counter.watch()`.
 
     When the node changes several times in quick succession, values in between may be left out, but never the last one.
@@ -58,18 +58,13 @@ class DecodedStream(Generic[T]):
         """Remove the watch, here and on the server, and end the iteration."""
         self._nodes.close()
 
-    def __aiter__(self) -> Self:
-        return self
-
     async def __anext__(self) -> T:
         while True:
             if not self._is_missing:
                 node = await until_answered(self._zk, self._nodes.__anext__)
-                if node is not None:
+                if node is not None or self._create is None:
                     return self._decode(node)
-                self._is_missing = True
-            if self._create is not None:
-                await self._create()
+            self._is_missing = True
+            assert self._create is not None
+            await self._create()
             self._is_missing = False
-            if self._create is None:
-                return self._decode(None)

@@ -26,11 +26,9 @@ def same_loop(loop: asyncio.AbstractEventLoop | None, what: str) -> asyncio.Abst
     Raises:
         RuntimeError: in another event loop.
     """
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
-        error = f"{what} is used without an event loop: use it in the loop that has connected its client"
-        raise RuntimeError(error) from None
+    running = running_loop()
+    if running is None:
+        raise RuntimeError(f"{what} is used without an event loop: use it in the loop that has connected its client")
     if loop is not None and loop is not running:
         raise RuntimeError(f"{what} belongs to another event loop: connect a client in each event loop")
     return running

@@ -9,12 +9,13 @@ from copy import copy
 from typing import Final, NoReturn
 
 import zkwire
+from recipes.common.arguments import checked_data
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.shared_nodes import make_container, wait_for_session
 from recipes.common.waiting import LEAVES_WITHIN, bounded
-from zkwire import ACL, OPEN_ACL, Client, GetChildren, GetData, WatchSet
+from zkwire import ACL, OPEN_ACL, Client, GetChildren, GetData, Stat, WatchSet
 
 _HINT_NOT_EPHEMERAL: Final = (
     "it is not an ephemeral node, so no session's end removes it: delete it, or use another name"
@@ -39,6 +40,10 @@ class PersistentNode:
         acl: The ACL of every node that is created.  None: all clients may use the parent, and the node has `own_acl`.
         own_sessions: The ids of this client's sessions that may own such a node: a node of an earlier one is waited for
             to go, and is not taken for another client's.
+
+    Attributes:
+        path: The node.
+        data: The data that the server has accepted last, with which the node is put back.
     """
 
     def __init__(
@@ -47,13 +52,11 @@ class PersistentNode:
         self._zk = zk
         self.path = path
         self._parent = path.rpartition("/")[0] or "/"
-        self._data = checked_data(data)
+        self.data = checked_data(data)
         self._acl = acl
         self._own_sessions = own_sessions
         self._tried_in: set[int] = set()  # the sessions in which this object has sent a create
-        self._session_id = 0  # of the node that we have created last, as is its czxid
-        self._czxid = 0
-        self._is_made = False  # we have created the node, and have not heard that it is gone
+        self._made: Stat | None = None  # of the node that we have created, until we hear that it is gone
         self._set_lock = asyncio.Lock()  # one task at a time is in `set`
         self._write_lock = asyncio.Lock()  # one write at a time is in flight: a create or a set
         self._settled = asyncio.Event()  # the node exists, or the keeping has ended with `_error`
@@ -63,11 +66,6 @@ class PersistentNode:
     def exists(self) -> bool:
         """Whether the node exists, as far as this client has heard."""
         return self._error is None and self._may_be_ours
-
-    @property
-    def data(self) -> bytes:
-        """The data that the server has accepted last, with which the node is put back."""
-        return self._data
 
     async def created(self) -> None:
         """Return when the node exists.
@@ -115,10 +113,10 @@ class PersistentNode:
         try:
             while True:
                 await until_answered(self._zk, self._wait_until_gone)
-                self._is_made = False
+                self._made = None
                 await self._acquire(self._own_sessions)
         except asyncio.CancelledError:
-            if not self._is_made and self._zk.session_id:
+            if self._made is None and self._zk.session_id:
                 await self._wait_until_withdrawn()
             raise
         except zkwire.ZooKeeperError as error:
@@ -138,7 +136,6 @@ class PersistentNode:
         Cancellation:
             The node may hold the data until it is put back.
         """
-        checked_data(data)
         async with self._set_lock:
             while True:
                 await self.created()  # not below: the error that has ended the keeping is not the answer of a request
@@ -154,11 +151,12 @@ class PersistentNode:
         When the answer to the delete is lost, a node that another client has created since then is left alone.  If
         another client deletes our node and a third one creates the next, before we have heard of it, that one goes.
         """
-        may_be_ours, self._is_made = self._may_be_ours, False
+        made = self._made if self._may_be_ours else None
+        self._made = None
         if self._error is None:
             self._error = RuntimeError(f"the node {self.path} is no longer kept")
         self._settled.set()
-        return self._zk.discard(self.path, newest_zxid=self._czxid) if may_be_ours else None
+        return None if made is None else self._zk.discard(self.path, newest_zxid=made.czxid)
 
     # -- writing the node -------------------------------------------------------------------------------------------
 
@@ -184,7 +182,9 @@ class PersistentNode:
             self._own_sessions.add(session_id)
             self._tried_in.add(session_id)
             try:
-                _, stat = await self._zk.create_and_stat(self.path, self._data, ephemeral=True, recover=True, acl=acl)
+                _, self._made = await self._zk.create_and_stat(
+                    self.path, self.data, ephemeral=True, recover=True, acl=acl
+                )
             except zkwire.NoNodeError:
                 await make_container(self._zk, self._parent, OPEN_ACL if self._acl is None else self._acl)
             except zkwire.InvalidACLError:
@@ -193,7 +193,6 @@ class PersistentNode:
             except zkwire.NodeExistsError as error:
                 await self._wait_until_free(error, waits_for)
             else:
-                self._session_id, self._czxid, self._is_made = stat.ephemeral_owner, stat.czxid, True
                 self._settled.set()
                 return
 
@@ -231,9 +230,9 @@ class PersistentNode:
             try:
                 await self._zk.set(self.path, data)
             except zkwire.NoNodeError:
-                self._is_made = False
+                self._made = None
                 return False
-            self._data = data
+            self.data = data
             return True
 
     # -- looking after the node -------------------------------------------------------------------------------------
@@ -268,15 +267,4 @@ class PersistentNode:
 
     @property
     def _may_be_ours(self) -> bool:
-        return self._is_made and self._session_id == self._zk.session_id
-
-
-def checked_data(data: bytes) -> bytes:
-    """Return `data` if it is bytes.
-
-    Raises:
-        TypeError: if it is anything else.
-    """
-    if not isinstance(data, bytes):
-        raise TypeError(f"data is bytes, not {data!r}")
-    return data
+        return self._made is not None and self._made.ephemeral_owner == self._zk.session_id

@@ -95,8 +95,8 @@ class Receipts:
                 was_carried_out = True
             except zkwire.ConnectionLostError as lost:
                 was_carried_out = await self._look_up(receipt, lost)
-        except zkwire.TransactionError as refused:
-            cause = refused.cause
+        except (zkwire.TransactionError, ValueError) as refused:
+            cause = refused.cause if isinstance(refused, zkwire.TransactionError) else None
             if isinstance(cause, zkwire.NoNodeError) and cause.path == receipt.path:
                 return False  # the receipt was deleted by hand: the next try creates another one
             if isinstance(cause, zkwire.InvalidACLError) and was_refused(self._zk, acl):
@@ -105,9 +105,6 @@ class Receipts:
                 cause.hint = _RECEIPT_HINT.format(parent=self._parent)
             if isinstance(cause, zkwire.NoChildrenForEphemeralsError):
                 cause.hint = _EPHEMERAL_HINT.format(parent=self._parent)
-            self._keep(receipt)
-            raise
-        except ValueError:
             self._keep(receipt)
             raise
         except BaseException:

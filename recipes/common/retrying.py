@@ -11,18 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
-from zkwire import (
-    Client,
-    ConnectionLostError,
-    GetChildren,
-    GetChildrenAndStat,
-    GetData,
-    NoNodeError,
-    ServerError,
-    SessionExpiredError,
-    SessionState,
-    Sync,
-)
+import zkwire
+from zkwire import Client, GetChildren, GetChildrenAndStat, GetData, NoNodeError, ServerError, SessionState, Sync
 
 T = TypeVar("T")
 
@@ -56,19 +46,17 @@ async def until_answered(
     while True:
         try:
             return await ask()
-        except ConnectionLostError as lost:
+        except zkwire.ConnectionLostError as lost:
             if lost.maybe_applied and not repeats:
                 raise
-            await asyncio.sleep(0)  # an `ask` that fails without waiting must not block the event loop
-        except SessionExpiredError:
+        except zkwire.SessionExpiredError:
             if not renews:
                 raise
             raise_unless_renewed(zk)
-            await asyncio.sleep(0)  # as above
         except ServerError as refusal:
-            if not is_transient(refusal):
+            if not await pause_if_transient(refusal):
                 raise
-            await pause()
+        await asyncio.sleep(0)  # an `ask` that fails without waiting must not block the event loop
 
 
 async def read(

@@ -7,15 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
-
-
-class _Got(NamedTuple, Generic[T]):
-    """What a call has returned."""
-
-    value: T
 
 
 class SingleFlight(Generic[T]):
@@ -27,8 +21,8 @@ class SingleFlight(Generic[T]):
 
     def __init__(self) -> None:
         self._is_under_way = False  # a task makes a call, or has been asked to
-        # The tasks that wait for the next call.  The result is what it has returned; None: the task has to make it.
-        self._waiting: list[asyncio.Future[_Got[T] | None]] = []
+        # The tasks that wait for the next call.  They get its result, in a tuple, or None: then they have to make it.
+        self._waiting: list[asyncio.Future[tuple[T] | None]] = []
 
     async def share(self, call: Callable[[int], Awaitable[T]]) -> T:
         """Return what a call has returned that began after this one.
@@ -45,7 +39,7 @@ class SingleFlight(Generic[T]):
         if self._is_under_way:
             got = await self._next()
             if got is not None:
-                return got.value
+                return got[0]
         self._is_under_way = True
         sharing, self._waiting = self._waiting, []
         try:
@@ -57,14 +51,14 @@ class SingleFlight(Generic[T]):
             # All in one turn of the event loop, so that their requests are sent in one write.
             for waiter in sharing:
                 if not waiter.done():
-                    waiter.set_result(_Got(value))
+                    waiter.set_result((value,))
         finally:
             self._pass_on()
         return value
 
-    async def _next(self) -> _Got[T] | None:
+    async def _next(self) -> tuple[T] | None:
         """Wait for the next call; return None if the caller has to make it."""
-        waiter: asyncio.Future[_Got[T] | None] = asyncio.get_running_loop().create_future()
+        waiter: asyncio.Future[tuple[T] | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         try:
             return await waiter

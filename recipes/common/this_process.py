@@ -12,6 +12,8 @@ import sys
 from functools import lru_cache
 from typing import Final
 
+from recipes.common.arguments import checked_data
+
 _LONGEST: Final = 100  # characters of a host's or a program's name
 
 
@@ -30,11 +32,7 @@ def or_described(data: bytes | None) -> bytes:
     Raises:
         TypeError: if it is anything else.
     """
-    if data is None:
-        return describe()
-    if not isinstance(data, bytes):
-        raise TypeError(f"data is bytes, not {data!r}")
-    return data
+    return describe() if data is None else checked_data(data)
 
 
 # Made once for each process; a fork has another process id, and so makes it again.

@@ -43,6 +43,7 @@ class Line:
         parent_data: Returns the data of the node at `path`, if it has to be created.
         container: The topmost node above the tickets that is created as a container, `path` by default.
         links: How many links the hash chain of a ticket's name has; 0 for a ticket that writes nothing into its node.
+        looks_first: Whether a try takes no ticket if it meets one that blocks it, even if no try has failed before.
         creates_at_once: Whether a node that is not known to exist is created in the first write, or only when the
             server has said that it is missing.
     """
@@ -62,6 +63,7 @@ class Line:
         parent_data: Callable[[], bytes] = bytes,
         container: str | None = None,
         links: int = 0,
+        looks_first: bool = False,
         creates_at_once: bool = True,
     ) -> None:
         self._zk = zk
@@ -73,6 +75,7 @@ class Line:
         self._parent_data = parent_data
         self._container = path if container is None else container
         self._links = links
+        self._looks_first = looks_first
         self._creates_at_once = creates_at_once
         self._known = line_of(zk, path)
         self._parents = known_of(zk).parents
@@ -114,7 +117,7 @@ class Line:
         """
         while True:
             try:
-                if self._known.has_failed and not await self._is_free():
+                if (self._looks_first or self._known.has_failed) and not await self._is_free():
                     return None
                 waiting = await self._enter()
                 await waiting.find_out()

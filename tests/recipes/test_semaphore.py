@@ -388,4 +388,4 @@ async def test_a_resize_costs_four_requests_and_one_for_each_waiting_ticket(zook
         await release(await asyncio.wait_for(task, 10))
         again = proxy.mark()
         await Semaphore(zk, path, 1).resize(2)
-        assert proxy.requests(again) == ["sync", "getData", "getData", "setData"]
+        assert proxy.requests(again) == ["sync", "getData", "getData", "multi"]
