@@ -43,7 +43,6 @@ class EventStream(Stream["WatchEvent | Resync"]):
             raise ValueError(f"backlog must be at least 1, not {backlog!r}")
         super().__init__(requester.loop, f"event of {path}")
         self.path = path
-        self.given_up = False
         self._requester = requester
         self._server_path = requester.server_path(path)
         self._is_recursive = recursive

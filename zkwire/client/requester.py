@@ -84,7 +84,7 @@ class Requester:
         self.chroot = chroot
         self.loop = session.requests.loop
         # Returns the server's path for the caller's path.  Raises: TypeError, ValueError.
-        self.server_path: Callable[[str], str] = partial(server_path, chroot) if chroot else paths.validate
+        self.server_path: Callable[[str], str] = partial(_server_path, chroot) if chroot else paths.validate
 
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request`, which may set `watch`, and return its reply.
@@ -263,7 +263,7 @@ class Verbs:
 # -- the arguments of callers ------------------------------------------------------------------------------------------
 
 
-def server_path(chroot: str, path: str) -> str:
+def _server_path(chroot: str, path: str) -> str:
     """Return the server's path for the caller's `path` below `chroot`."""
     return paths.add_chroot(chroot, paths.validate(path))
 

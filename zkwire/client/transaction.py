@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from zkwire.client.operations import Create, Data
-from zkwire.client.requester import Requester, checked_data, checked_version, creation, server_path
+from zkwire.client.requester import Requester, checked_data, checked_version, creation
 from zkwire.errors import ProtocolError, SessionExpiredError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.session.transport import check_loop
@@ -128,7 +128,7 @@ class Transaction:
             data: The new data.
             version: The version that the node must have, -1 for any.
         """
-        self._add(SetDataRequest(server_path(self._chroot, path), checked_data(data), checked_version(version)))
+        self._add(SetDataRequest(self._requester.server_path(path), checked_data(data), checked_version(version)))
 
     def delete(self, path: str, version: int = -1) -> None:
         """Add a delete; its result is None.
@@ -137,7 +137,7 @@ class Transaction:
             path: The node.
             version: The version that the node must have, -1 for any.
         """
-        self._add(DeleteRequest(server_path(self._chroot, path), checked_version(version)))
+        self._add(DeleteRequest(self._requester.server_path(path), checked_version(version)))
 
     def check(self, path: str, version: int = -1) -> None:
         """Add the condition that the node exists; its result is None.
@@ -146,7 +146,7 @@ class Transaction:
             path: The node.
             version: The version that the node must have, -1 for any.
         """
-        self._add(CheckVersionRequest(server_path(self._chroot, path), checked_version(version)))
+        self._add(CheckVersionRequest(self._requester.server_path(path), checked_version(version)))
 
     async def commit(self) -> list[Result]:
         """Send the transaction and return the list of the results.

@@ -24,7 +24,7 @@ from zkwire.errors import (
     ServerError,
     ZooKeeperError,
 )
-from zkwire.wire.multi import MultiRequest, batched
+from zkwire.wire.multi import MultiReply, MultiRequest, batched
 from zkwire.wire.records import ACL, OPEN_ACL
 from zkwire.wire.requests import DeleteRequest, ExistsRequest, GetChildren2Request, GetChildrenRequest, Request
 from zkwire.wire.watch_table import WatchKind
@@ -128,11 +128,13 @@ async def _delete_tree(requester: Requester, path: str) -> None:
         deletes: list[Request[Any]] = [DeleteRequest(node, -1) for node in reversed(listing.tree)]
         if attempt == 0:
             # The usual case: no other client changes the tree, so that transactions succeed.
-            if await _delete_in_transactions(requester, deletes):
+            batches = batched(deletes, min(_MOST_BYTES, requester.body_limit), _MOST_DELETES)
+            if not await _errors(requester, map(MultiRequest, batches)):
                 return
             continue
         # Another client changes the tree: delete each node by itself, so that one refusal does not undo the others.
-        remaining = await _delete_each(requester, deletes)
+        errors = await _errors(requester, deletes)
+        remaining = [error for error in errors if not isinstance(error, NoNodeError)]
         if not remaining:
             return
         for error in remaining:
@@ -193,27 +195,17 @@ class _Listing:
             self.add(path, answer.children)
 
 
-async def _delete_in_transactions(requester: Requester, deletes: Sequence[Request[Any]]) -> bool:
-    """Send the deletes as transactions, all in one write; return whether every transaction has succeeded."""
-    succeeded: list[bool] = []
-
-    def take(_: object, answer: Any) -> None:
-        succeeded.append(not isinstance(answer, ZooKeeperError) and not answer.error)
-
-    batches = batched(deletes, min(_MOST_BYTES, requester.body_limit), _MOST_DELETES)
-    await ask_each(requester, map(MultiRequest, batches), take)
-    return all(succeeded)
-
-
-async def _delete_each(requester: Requester, deletes: Sequence[Request[Any]]) -> list[ZooKeeperError]:
-    """Send the deletes one by one, all in one write; return the errors of those whose node may still exist."""
+async def _errors(requester: Requester, requests: Iterable[Request[Any]]) -> list[ZooKeeperError]:
+    """Send deletes, or transactions of deletes, all in one write, and return the errors of those that failed."""
     errors: list[ZooKeeperError] = []
 
-    def take(_: object, answer: Any) -> None:
-        if isinstance(answer, ZooKeeperError) and not isinstance(answer, NoNodeError):
+    def take(request: Request[Any], answer: Any) -> None:
+        if isinstance(answer, MultiReply) and answer.error:
+            answer = requester.refusal(answer.error, request)
+        if isinstance(answer, ZooKeeperError):
             errors.append(answer)
 
-    await ask_each(requester, deletes, take)
+    await ask_each(requester, requests, take)
     return errors
 
 

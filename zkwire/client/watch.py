@@ -210,26 +210,25 @@ class _WeakWatcher:
     The session keeps this object and not the Watch, which it would otherwise keep alive until the watch fires.
     """
 
-    __slots__ = ("_is_settled", "_registry", "_server_path", "_watch", "awaited", "given_up")
+    __slots__ = ("_registry", "_server_path", "_watch", "awaited", "given_up")
 
     def __init__(self, watch: Watch, registry: RequestQueue, server_path: str) -> None:
         self.given_up = False
         # The watch while a task awaits it.  The event loop does not keep its tasks alive: without this reference, a
         # task that only the watch refers to could be collected while it waits.
         self.awaited: Watch | None = None
-        self._is_settled = False
         self._registry = registry
         self._server_path = server_path
         self._watch = ref(watch, self._dropped)
 
     def fire(self, event: WatchEventType, notification: Notification) -> None:
-        self._is_settled = True
+        self.given_up = True  # there is nothing left to be given up
         watch = self._watch()
         if watch is not None:
             watch.fire(event, notification)
 
     def fail(self, error: SessionError) -> None:
-        self._is_settled = True
+        self.given_up = True  # there is nothing left to be given up
         watch = self._watch()
         if watch is not None:
             watch.fail(error)
@@ -240,7 +239,7 @@ class _WeakWatcher:
     def _dropped(self, _: object) -> None:
         # The garbage collector may run in any thread and within any step of the session, so the watch is given up in a
         # later turn of the event loop.
-        if not (self._is_settled or self.given_up or self._registry.loop.is_closed()):
+        if not (self.given_up or self._registry.loop.is_closed()):
             self._registry.loop.call_soon_threadsafe(self._registry.give_up, self._server_path, self)
 
 

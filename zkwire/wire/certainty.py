@@ -82,30 +82,6 @@ class Certainty:
         resolution: How many seconds apart touches must be sent to be distinguished.
     """
 
-    __slots__ = (
-        "_asked",
-        "_candidate",
-        "_epoch",
-        "_former",
-        "_is_early",
-        "_is_learner",
-        "_news",
-        "_not_before",
-        "_phase",
-        "_since",
-        "_sync",
-        "_touched",
-        "_touches",
-        "_waiting",
-        "_witness_ended",
-        "_written",
-        "based",
-        "is_linked",
-        "least",
-        "resolution",
-        "until",
-    )
-
     def __init__(self, least: float = _FOREVER) -> None:
         self.least = least
         self.resolution = 0.0

@@ -30,7 +30,7 @@ from zkwire.wire.requests import (
     SetWatchesRequest,
     SyncRequest,
 )
-from zkwire.wire.stepwise import LARGE, Stepwise
+from zkwire.wire.stepwise import LARGE, Decoding, decode_in_steps
 from zkwire.wire.watch_table import Notification, Watcher, WatchKind, deletion_frame
 
 _LENGTH_AT: Final = LENGTH.unpack_from
@@ -158,14 +158,13 @@ class Connection:
         self.upkeep = Upkeep.NONE
         self._next_touch = now  # a touch sent before this is too close to the former one
         self.answered = self.heard = self._last_sent = now
-        self._connect_sent = now
         self._wanted_session = connect_request.session_id
         self._least_timeout = timing.least_granted(connect_request.timeout / 1000)
         self._is_refused = False
         self._frames = FrameReader(frame_limit)
         self._small = min(frame_limit, LARGE)
-        self._undecoded: list[bytes] = []
-        self.unfolding: Stepwise | None = None
+        self._undecoded: deque[bytes] = deque()  # with the frame that is being unfolded
+        self.unfolding: Decoding | None = None
         self._auth_calls: deque[Call] = deque()
         self.urgent: dict[bytes, Callable[[], None]] = {}
         self._xids = xids() if session_xids is None else session_xids
@@ -253,11 +252,9 @@ class Connection:
                     arrived.append(self._reply(data[at + 4 : end]))
                     at = end
             if at < size:
-                frames = self._frames.feed(data[at:])
+                self._undecoded += self._frames.feed(data[at:])
                 if self.unfolding is None:
-                    self._decode(frames, arrived)
-                else:
-                    self._undecoded += frames
+                    self._decode(arrived)
         except (DecodeError, struct.error, ProtocolError) as error:
             self._broken_by(error)
         if self.answered >= self._next_touch and self.certainty is not None:
@@ -273,33 +270,35 @@ class Connection:
         if self.error is None and self.unfolding is not None:  # the silence is our own
             self.heard = now
             self._progress.restart(now)
-            frames, self._undecoded = self._undecoded, []
             try:
-                self._decode(frames, arrived)
+                self._decode(arrived)
             except (DecodeError, struct.error, ProtocolError) as error:
                 self._broken_by(error)
         return arrived
 
-    def _decode(self, frames: list[bytes], arrived: list[Incoming]) -> None:
-        """Decode one step of the large reply, or `frames` up to a large one; append what is complete to `arrived`."""
-        if self.unfolding is not None:
-            if not self.unfolding.step():
-                self._undecoded = frames
-                return
-            large, self.unfolding = self.unfolding, None
-            arrived.append(self._reply(large.frame, large.record))
-        for frame in (left := iter(frames)):
-            if len(frame) > LARGE and self._unfold(frame):
-                self._undecoded += left
-                return
+    def _decode(self, arrived: list[Incoming]) -> None:
+        """Append to `arrived` what the frames mean, up to a large one, of which one step is decoded."""
+        while self._undecoded:
+            frame, record = self._undecoded[0], None
+            if self.unfolding is None and len(frame) > LARGE:
+                self._unfold(frame)
+            if self.unfolding is not None:
+                try:
+                    next(self.unfolding)
+                except StopIteration as end:
+                    (record, _), self.unfolding = end.value, None
+                else:
+                    return
             # One read may hold the handshake's response and replies after it; `timeout` changes between them.
-            arrived.append(self._reply(frame) if self.timeout else self._handshake(frame))
+            arrived.append(self._reply(frame, record) if self.timeout else self._handshake(frame))
+            self._undecoded.popleft()
         if self._frames.error is not None:
             if self.calls:
                 self.calls[0].times_unreadable += 1
             raise self._frames.error
 
     def _broken_by(self, error: DecodeError | struct.error | ProtocolError) -> None:
+        self._undecoded.clear()
         if isinstance(error, ProtocolError):
             self.error = error.with_traceback(None)  # a traceback would keep the frame in memory
             return
@@ -307,13 +306,11 @@ class Connection:
             self.calls[0].times_unreadable += 1
         self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
 
-    def _unfold(self, frame: bytes) -> bool:
-        """Begin to decode a large frame in steps; return False if it is no successful reply to the next call."""
+    def _unfold(self, frame: bytes) -> None:
+        """Begin to decode a large frame in steps if it is a successful reply to the next call."""
         xid, _, code = _REPLY_HEADER.unpack_from(frame)
-        if not self.timeout or code or not self.calls or self.calls[0].xid != xid:
-            return False
-        self.unfolding = Stepwise(self.calls[0].request.reply, frame, _REPLY_HEADER.size)
-        return True
+        if not code and self.calls and self.calls[0].xid == xid:
+            self.unfolding = decode_in_steps(self.calls[0].request.reply, frame, _REPLY_HEADER.size)
 
     def silent_since(self, now: float) -> float:
         """Return since when the peer owes an answer and has sent nothing; `now` if it owes none."""
@@ -405,7 +402,6 @@ class Connection:
         self.timeout = timeout
         self.is_read_only = frame[end : end + 1] > b"\0"
         self.confirms_session = not self.is_read_only
-        self.answered = self._connect_sent
         return response
 
     def _reply(self, frame: bytes, decoded: Record | None = None) -> Call | Notification | AuthenticationDemand:

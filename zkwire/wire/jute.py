@@ -38,30 +38,20 @@ from zkwire.wire.primitives import (
     INT,
     DecodeError,
     Decoder,
-    Encoder,
     Fixed,
     Hidden,
     Variable,
+    VectorCodec,
     VectorOf,
     remembering,
     vector_decoder,
     vector_encoder,
 )
 
-_Codec: TypeAlias = "Fixed | Variable | _Nested"
+# The codec of a field; that of an inner record is its class.
+_Codec: TypeAlias = Fixed | Variable | type[Any]
 
 _T = TypeVar("_T")
-
-
-class _Nested:
-    """A field that is a record."""
-
-    def __init__(self, record: type[Any], codecs: list[tuple[str, _Codec]]) -> None:
-        self.record = record
-        self.codecs = codecs
-        self.encode: Encoder = record.encode
-        self.decode: Decoder = record.decode
-        self.is_frozen: bool = record.__dict__["_is_frozen"]
 
 
 class _FieldsOnFirstUse:
@@ -169,6 +159,12 @@ def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[R
     return cls
 
 
+def first_field(cls: type[Record]) -> tuple[str, object]:
+    """Return the name of the first field and its codec; two empty values for a record without fields."""
+    codecs = _complete(cls).__dict__["_codecs"]
+    return codecs[0] if codecs else ("", None)
+
+
 def _is_hidden(declared: Any) -> bool:
     return any(isinstance(annotation, Hidden) for annotation in getattr(declared, "__metadata__", ()))
 
@@ -186,52 +182,42 @@ def _field_names(cls: type[Record]) -> list[str]:
 
 def _codec(where: str, declared: Any) -> _Codec:
     if isinstance(declared, type) and issubclass(declared, Record):
-        declared = _complete(declared)
-        return _Nested(declared, declared.__dict__["_codecs"])
+        return _complete(declared)
     for annotation in getattr(declared, "__metadata__", ()):
         if isinstance(annotation, Fixed | Variable):
             return annotation
         if isinstance(annotation, VectorOf):
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
-            if isinstance(codec, _Nested):
+            if isinstance(codec, type):
                 encode = vector_encoder(codec.encode)
-                return Variable(remembering(encode) if codec.is_frozen else encode, vector_decoder(codec.decode))
+                return VectorCodec(remembering(encode) if codec._is_frozen else encode, vector_decoder(codec.decode))
     raise TypeError(f"{where}: {declared!r} is not a jute type")
 
 
-def _groups(codecs: list[tuple[str, _Codec]]) -> list[tuple[list[str], struct.Struct | Variable | _Nested]]:
-    """Group fixed fields that are next to each other, so that a Stat is packed by one struct and not by eleven."""
-    groups: list[tuple[list[str], struct.Struct | Variable | _Nested]] = []
-    names: list[str] = []
+def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callable[[Any], bytes]:
+    """Generate an encoder, in which one struct packs all fixed fields that are next to each other."""
+    scope: dict[str, Any] = {"error": struct.error, "pack_int": INT.pack}
+    lines = ["try:"]
+    terms: list[str] = []
+    fixed: list[str] = []
     codes = ""
-    for name, codec in codecs:
+    for number, (name, codec) in enumerate([*codecs, ("", None)]):  # None: after the last field
         if isinstance(codec, Fixed):
-            names.append(name)
+            fixed.append(f"self.{name}")
             codes += codec.code
             continue
-        if names:
-            groups.append((names, struct.Struct(">" + codes)))
-            names, codes = [], ""
-        groups.append(([name], codec))
-    if names:
-        groups.append((names, struct.Struct(">" + codes)))
-    return groups
-
-
-def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callable[[Any], bytes]:
-    scope: dict[str, Any] = {"error": struct.error, "pack_int": INT.pack}
-    terms = []
-    lines = ["try:"]
-    for number, (names, codec) in enumerate(_groups(codecs)):
-        encode = codec.pack if isinstance(codec, struct.Struct) else codec.encode
-        if isinstance(encode, str):
-            source = encode.format(source=f"self.{names[0]}", target=f"part{number}")
+        if fixed:
+            scope[f"fixed{number}"] = struct.Struct(">" + codes).pack
+            terms.append(f"fixed{number}({', '.join(fixed)})")
+            fixed, codes = [], ""
+        if codec is not None and isinstance(codec.encode, str):
+            source = codec.encode.format(source=f"self.{name}", target=f"part{number}")
             lines += ["    " + line for line in source.splitlines()]
             terms.append(f"part{number}")
-            continue
-        scope[f"pack{number}"] = encode
-        terms.append(f"pack{number}({', '.join('self.' + name for name in names)})")
+        elif codec is not None:
+            scope[f"pack{number}"] = codec.encode
+            terms.append(f"pack{number}(self.{name})")
     lines += [
         f"    return {' + '.join(terms) or repr(b'')}",
         "except error as wrong:",  # a number that does not fit its field is a mistake of the caller
@@ -241,79 +227,69 @@ def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callabl
 
 
 def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: bool) -> Decoder:
-    """Generate the decoder of `cls`; the module's docstring shows one."""
-    writer = _DecoderWriter(cls)
+    """Generate the decoder of `cls`; the module's docstring shows one.
+
+    One struct reads all fixed fields that are next to each other, together with the length of the variable field after
+    them: `targets` and `codes` collect them.
+    """
+    scope: dict[str, Any] = {
+        "cls": cls,
+        "new": object.__new__,
+        "error": struct.error,
+        "DecodeError": DecodeError,
+        "bad": _bad_length,
+    }
+    body: list[str] = []
+    targets: list[str] = []
+    codes: list[str] = []
+
+    def name_of(value: Any) -> str:
+        name = f"x{len(scope)}"
+        scope[name] = value
+        return name
+
+    def flush() -> None:
+        if targets:
+            fixed = struct.Struct(">" + "".join(codes))
+            body.append(f"{', '.join(targets)}, = {name_of(fixed.unpack_from)}(data, at)")
+            body.append(f"at += {fixed.size}")
+            targets.clear()
+            codes.clear()
+
+    def add(prefix: str, codecs: list[tuple[str, _Codec]]) -> None:
+        """Add the lines that decode these fields into what is called `prefix` and the field's name."""
+        for name, codec in codecs:
+            target = prefix + name
+            if isinstance(codec, Fixed):
+                targets.append(target)
+                codes.append(codec.code)
+            elif isinstance(codec, type) and not codec._is_frozen:
+                inner = name_of(codec)
+                body.append(f"{target} = v{inner} = new({inner})")
+                add(f"v{inner}.", codec._codecs)
+            elif isinstance(codec.decode, str):
+                targets.append("size")
+                codes.append("i")
+                flush()
+                body.extend(codec.decode.format(target=target).splitlines())
+            else:
+                flush()
+                body.append(f"{target}, at = {name_of(codec.decode)}(data, at)")
+
     # The fields of a frozen record cannot be set one by one: they are variables first.
-    writer.fields("field_" if frozen else "self.", codecs)
-    writer.flush()
-    body = ["    " + line for line in writer.lines]
+    add("field_" if frozen else "self.", codecs)
+    flush()
     lines = [
         *([] if frozen else ["self = new(cls)"]),
         "try:",
-        *(body or ["    pass"]),
+        *(["    " + line for line in body] or ["    pass"]),
         "except error:",
         f"    raise DecodeError(f'{cls.__name__}: the frame ends in a field, after byte {{at}}') from None",
         "except UnicodeDecodeError:",
         f"    raise DecodeError(f'{cls.__name__}: a string that is not UTF-8, at byte {{at}}') from None",
         f"return cls({', '.join(f'field_{name}' for name, _ in codecs)}), at" if frozen else "return self, at",
     ]
-    return _generate("decode", ["data", "at"], lines, writer.scope)
-
-
-class _DecoderWriter:
-    """Collects the source lines of one decoder, and in `scope` the values that they use.
-
-    Fixed fields are not written at once but collected, so that one struct reads all that are next to each other,
-    together with the length of the variable field after them.
-    """
-
-    def __init__(self, cls: type[Any]) -> None:
-        self.lines: list[str] = []
-        self.scope: dict[str, Any] = {
-            "cls": cls,
-            "new": object.__new__,
-            "error": struct.error,
-            "DecodeError": DecodeError,
-            "bad": _bad_length,
-        }
-        self._targets: list[str] = []
-        self._codes = ""
-
-    def fields(self, prefix: str, codecs: list[tuple[str, _Codec]]) -> None:
-        """Add the lines that decode these fields into what is called `prefix` and the field's name."""
-        for name, codec in codecs:
-            target = prefix + name
-            if isinstance(codec, Fixed):
-                self._targets.append(target)
-                self._codes += codec.code
-            elif isinstance(codec, _Nested) and not codec.is_frozen:
-                inner = self._name(codec.record)
-                self.lines.append(f"{target} = v{inner} = new({inner})")
-                self.fields(f"v{inner}.", codec.codecs)
-            elif isinstance(codec.decode, str):
-                self._targets.append("size")
-                self._codes += "i"
-                self.flush()
-                self.lines += codec.decode.format(target=target).splitlines()
-            else:
-                self.flush()
-                self.lines.append(f"{target}, at = {self._name(codec.decode)}(data, at)")
-
-    def flush(self) -> None:
-        """Add the line that reads the collected fixed fields."""
-        if not self._targets:
-            return
-        fixed = struct.Struct(">" + self._codes)
-        self.lines += [
-            f"{', '.join(self._targets)}, = {self._name(fixed.unpack_from)}(data, at)",
-            f"at += {fixed.size}",
-        ]
-        self._targets, self._codes = [], ""
-
-    def _name(self, value: Any) -> str:
-        name = f"x{len(self.scope)}"
-        self.scope[name] = value
-        return name
+    return _generate("decode", ["data", "at"], lines, scope)
 
 
 def _bad_length(size: int, at: int, data: bytes) -> DecodeError:

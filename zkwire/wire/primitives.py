@@ -42,6 +42,13 @@ class Variable(NamedTuple):
     decode: Decoder | str
 
 
+class VectorCodec(Variable):
+    """The codec of a counted sequence: `decode` also takes, as a third argument, how many elements to decode there.
+
+    Without that argument the count is read first.  This is one function, because a lock reads many lists.
+    """
+
+
 class VectorOf:
     """The annotation of a counted sequence of records; the type that it annotates names their class."""
 
@@ -76,15 +83,6 @@ def encode_ustring(value: str) -> bytes:
     """Return the string as UTF-8, after its length in bytes."""
     encoded = value.encode()
     return INT.pack(len(encoded)) + encoded
-
-
-def decode_ustring(data: bytes, at: int) -> tuple[str, int]:
-    """Return the string at `at`; a null string is read as empty, because no reply distinguishes the two."""
-    raw, at = decode_buffer(data, at)
-    try:
-        return (raw.decode() if raw else ""), at
-    except UnicodeDecodeError as error:
-        raise DecodeError(f"a string that is not UTF-8, before byte {at}: {error}") from None
 
 
 def encode_nullable_ustring(value: str | None) -> bytes:
@@ -127,16 +125,17 @@ def vector_encoder(encode: Encoder) -> Encoder:
 def vector_decoder(decode: Decoder) -> Decoder:
     """Return the decoder of a counted sequence, made of the decoder of its elements."""
 
-    def decode_vector(data: bytes, at: int) -> tuple[list[Any], int]:
-        try:
-            (count,) = INT.unpack_from(data, at)
-        except struct.error:
-            raise DecodeError(f"the frame ends inside a count, at byte {at}") from None
-        at += 4
-        # Each element of the protocol's vectors takes at least one byte.  Refuse an impossible count here, before the
-        # loop builds a list as long as a broken or hostile peer likes.
-        if count > len(data) - at:
-            raise DecodeError(f"a count of {count} at byte {at - 4}, but only {len(data) - at} bytes follow")
+    def decode_vector(data: bytes, at: int, count: int | None = None) -> tuple[list[Any], int]:
+        if count is None:
+            try:
+                (count,) = INT.unpack_from(data, at)
+            except struct.error:
+                raise DecodeError(f"the frame ends inside a count, at byte {at}") from None
+            at += 4
+            # Each element of the protocol's vectors takes at least one byte.  Refuse an impossible count here, before
+            # the loop builds a list as long as a broken or hostile peer likes.
+            if count > len(data) - at:
+                raise DecodeError(f"a count of {count} at byte {at - 4}, but only {len(data) - at} bytes follow")
         values = []
         for _ in range(count):
             value, at = decode(data, at)
@@ -168,16 +167,17 @@ def remembering(encode: Encoder) -> Encoder:
     return encode_or_remember
 
 
-def _decode_names(data: bytes, at: int) -> tuple[list[str], int]:
-    """Decode a vector of strings.
+def _decode_names(data: bytes, at: int, count: int | None = None) -> tuple[list[str], int]:
+    """Decode a vector of strings, or `count` of its elements.
 
     It is written out by hand, because it is the hottest vector: a lock reads the names of all its waiters at each turn.
     """
     unpack = INT.unpack_from
     size = len(data)
     try:
-        (count,) = unpack(data, at)
-        at += 4
+        if count is None:
+            (count,) = unpack(data, at)
+            at += 4
         names = []
         for _ in range(count):
             (length,) = unpack(data, at)
@@ -249,4 +249,4 @@ Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
 Secret: TypeAlias = Annotated[bytes | None, _BUFFER, Hidden()]
 Vector: TypeAlias = Annotated[Sequence[_T], VectorOf()]
 Texts: TypeAlias = Annotated[list[str], Variable(vector_encoder(encode_ustring), _decode_texts)]
-Names: TypeAlias = Annotated[list[str], Variable(vector_encoder(encode_ustring), _decode_names)]
+Names: TypeAlias = Annotated[list[str], VectorCodec(vector_encoder(encode_ustring), _decode_names)]

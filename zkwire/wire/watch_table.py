@@ -177,10 +177,6 @@ class WatchTable(Generic[W]):
                 return _ON_SERVER[kind]
         return None
 
-    def is_wanted(self, where: WatcherType, path: str) -> bool:
-        """Whether a watcher or a request in flight needs the server's watch of the kind `where` on `path`."""
-        return where in self._wanted(path)
-
     def _wanted(self, path: str) -> set[WatcherType]:
         wanted = {_ON_SERVER[kind] for kind, table in self._watchers.items() if path in table}
         wanted.update(where for where in _ON_SERVER.values() if (where, path) in self._in_flight)
@@ -247,12 +243,6 @@ class WatchTable(Generic[W]):
                 found += watchers
         return found
 
-    def all(self) -> Iterator[W]:
-        """Yield every watcher."""
-        for table in self._watchers.values():
-            for watchers in table.values():
-                yield from watchers
-
     def one_shot(self) -> Iterator[W]:
         """Yield every watcher that waits for one event."""
         for kind in (WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD):
@@ -261,8 +251,10 @@ class WatchTable(Generic[W]):
 
     def clear(self) -> list[W]:
         """Remove and return every watcher, because the session is over."""
-        gone = list(self.all())
+        gone: list[W] = []
         for table in self._watchers.values():
+            for watchers in table.values():
+                gone += watchers
             table.clear()
         self.lasting = 0
         self._in_flight.clear()

@@ -17,7 +17,7 @@ from tests.support.everywhere import scene
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
 from zkwire import Create, GetChildren, GetData, Sync
 from zkwire.client import requester as module
-from zkwire.client.requester import Requester, checked_acl, checked_version, creation, server_path
+from zkwire.client.requester import Requester, checked_acl, checked_version, creation
 from zkwire.client.trees import ask_each
 from zkwire.wire.multi import MultiReply
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
@@ -241,8 +241,6 @@ def test_the_chroot_comes_before_the_path_of_a_create(path: str, sequential: boo
     create = Create(path, sequential=sequential)
     assert creation("/app", create).path == full
     assert creation("", create).path == path
-    if not sequential:
-        assert server_path("/app", path) == full
 
 
 def test_a_version_has_32_bits() -> None:

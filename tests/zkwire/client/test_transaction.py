@@ -41,6 +41,7 @@ def _answered(*results: Record, error: Exception | None = None) -> tuple[Transac
     requester: Any = SimpleNamespace(
         ask=ask,
         chroot="/app",
+        server_path=lambda path: f"/app{path}",
         loop=asyncio.get_running_loop(),
         refusal=lambda code, request: request.refusal(code),
     )

@@ -6,7 +6,6 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from zkwire.wire.requests import PingRequest, RemoveWatchesRequest, SetWatches2Request, SetWatchesRequest, WatcherType
 from zkwire.wire.watch_table import WatchEventType, WatchKind, WatchTable, kind_set_by
@@ -17,6 +16,7 @@ LASTING = (PERSISTENT, RECURSIVE)
 CREATED, DELETED = WatchEventType.CREATED, WatchEventType.DELETED
 CHANGED, CHILDREN = WatchEventType.CHANGED, WatchEventType.CHILDREN
 
+ANY = WatcherType.ANY
 SERVER_LIMIT = 1_048_575
 CHUNK = 128 * 1024
 
@@ -132,22 +132,21 @@ def test_a_watch_of_the_next_session_need_not_wait_for_what_the_former_one_had_t
 # -- requests in flight --------------------------------------------------------------------------------
 
 
-def test_a_reply_that_comes_after_the_end_of_the_session_is_not_counted() -> None:
-    """Pitfall 35"""
+def test_what_a_request_in_flight_needs_is_not_removed_until_each_of_them_is_answered() -> None:
+    """Pitfall 35: a reply that comes after the end of the session is not counted."""
     table: WatchTable[str] = WatchTable()
     table.asked(DATA, "/a")
     table.clear()
     table.answered(DATA, "/a")
-    assert not table.is_wanted(WatcherType.DATA, "/a")
-    table.asked(DATA, "/a")
-    assert table.is_wanted(WatcherType.DATA, "/a")
-    table.answered(DATA, "/a")
-    assert not table.is_wanted(WatcherType.DATA, "/a")
+    for _ in range(2):
+        table.asked(EXIST, "/a")
+    for removed in (None, None, ANY):
+        assert table.to_remove(WatcherType.DATA, "/a") is removed
+        assert table.to_remove(WatcherType.DATA, "/b") is ANY
+        table.answered(DATA, "/a")
 
 
 # -- what the server is to remove ---------------------------------------------------------------------
-
-ANY = WatcherType.ANY
 
 
 @pytest.mark.parametrize(
@@ -186,6 +185,9 @@ def test_a_removal_takes_away_no_watch_that_is_still_needed(
     where = table.discard("/a", 0)
     assert where is gone.on_server
     assert table.to_remove(where, "/a") is removed
+    assert table.discard("/a", 0) is None
+    left = [*WatchKind, *([] if in_flight else others)]
+    assert (len(table), table.lasting) == (len(left), sum(kind in LASTING for kind in left))
 
 
 @pytest.mark.parametrize("others", [[DATA], [CHILD], [PERSISTENT], [DATA, RECURSIVE]])
@@ -314,85 +316,3 @@ def test_no_request_is_a_byte_larger_than_a_small_limit_of_the_server(kind: Watc
     requests = table.rearm(1)
     assert max(map(_frame_size, requests)) <= limit
     assert len(requests) == chunks
-
-
-# -- all together, against a model --------------------------------------------------------------------
-
-
-class Table(RuleBasedStateMachine):
-    """The table behaves like a plain list of (kind, path, watcher), for any sequence of calls.  Pitfalls 36, 40"""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table: WatchTable[int] = WatchTable()
-        self.model: list[tuple[WatchKind, str, int]] = []
-        self.in_flight: Counter[tuple[WatcherType, str]] = Counter()
-        self.numbers = itertools.count()
-
-    @rule(kind=kinds, path=some_paths)
-    def ask(self, kind: WatchKind, path: str) -> None:
-        self.table.asked(kind, path)
-        self.in_flight[kind.on_server, path] += 1
-
-    @rule(kind=kinds, path=some_paths, code=st.sampled_from([0, -101, -102, -1]))
-    def answer(self, kind: WatchKind, path: str, code: int) -> None:
-        if not self.in_flight[kind.on_server, path]:
-            return
-        self.in_flight[kind.on_server, path] -= 1
-        self.table.answered(kind, path)
-        found = kind_set_by(kind, code)
-        if found is not None:
-            number = next(self.numbers)
-            self.table.add(found, path, number)
-            self.model.append((found, path, number))
-
-    @rule(event=st.sampled_from(WatchEventType), path=some_paths)
-    def deliver(self, event: WatchEventType, path: str) -> None:
-        expected = [each for each in self.model if _concerns(each[0], each[1], event, path)]
-        once = [each for each in expected if each[0] not in LASTING]
-        assert sorted(self.table.dispatch(event, path)) == [number for _, _, number in once]
-        assert self.table.dispatch(event, path) == []
-        lasting = self.table.concerned(event, path) if self.table.lasting else []
-        assert sorted(lasting) == [number for kind, _, number in expected if kind in LASTING]
-        self.model = [each for each in self.model if each not in once]
-
-    @rule(data=st.data())
-    def give_up(self, data: st.DataObject) -> None:
-        if not self.model:
-            return
-        entry = data.draw(st.sampled_from(self.model))
-        self.model.remove(entry)
-        where = self.table.discard(entry[1], entry[2])
-        assert where is entry[0].on_server
-        assert self.table.discard(entry[1], entry[2]) is None
-        removed = self.table.to_remove(where, entry[1])
-        wanted = {kind.on_server for kind, path, _ in self.model if path == entry[1]}
-        wanted |= {kind for (kind, path), count in self.in_flight.items() if path == entry[1] and count}
-        if removed is ANY:
-            assert not wanted
-        else:
-            assert removed not in wanted
-            assert removed in (None, where)
-            assert wanted
-
-    @rule()
-    def expire(self) -> None:
-        assert sorted(self.table.clear()) == sorted(number for _, _, number in self.model)
-        self.model.clear()
-        self.in_flight.clear()
-
-    @invariant()
-    def agrees(self) -> None:
-        assert sorted(self.table.all()) == sorted(number for _, _, number in self.model)
-        assert len(self.table) == len(self.model)
-        assert self.table.lasting == sum(kind in LASTING for kind, _, _ in self.model)
-        wanted = {(kind.on_server, path) for kind, path, _ in self.model}
-        wanted |= {key for key, count in self.in_flight.items() if count}
-        assert wanted == {each for each in itertools.product(WatcherType, SOME_PATHS) if self.table.is_wanted(*each)}
-        requests = self.table.rearm(1)
-        assert _rearmed(requests) == Counter({(kind, path) for kind, path, _ in self.model})
-        confirmed = [watcher for request in requests for watcher in self.table.heard(request, 0)]
-        assert sorted(confirmed) == [number for kind, _, number in self.model if kind in LASTING]
-
-
-TestTable = Table.TestCase
