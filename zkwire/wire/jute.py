@@ -48,7 +48,7 @@ from zkwire.wire.primitives import (
     vector_encoder,
 )
 
-# The codec of a field; that of an inner record is its class.
+# The codec of a field: an inner record is coded by its class.
 _Codec: TypeAlias = Fixed | Variable | type[Any]
 
 _T = TypeVar("_T")
