@@ -8,9 +8,9 @@ The exit status is 1 if a schedule has failed.  A failing schedule is printed as
 JSON text that `--play` reads: keep it in tests/simulation/kept/, under a name that says what was wrong.
 
 How to add a scenario: a module in tests/simulation/scenarios/ with a subclass of Scenario (see scenario.py), and a line
-in scenarios/all.py.  The class says what one player does (`tasks`, plain data from a random generator), what it needs
-(`equip`), how a step is done (`do`), which nodes must be gone at the end (`left`), and what is checked: `Guard` in
-checks.py for all that is held, and anything else by `self.stage.fail(...)`.  Everything runs in the players' event
+in scenarios/all.py.  The class says what steps are drawn for one player (`kinds` and what follows it), what it needs
+(`equip`), how a step is done (a method `do_...` for each kind), which nodes must be gone at the end (`left`), and what
+is checked: `Guard` in checks.py for all that is held, and anything else by `self.stage.fail(...)`.  Everything runs in the players' event
 loops and in virtual time: no real clock, no thread, no randomness but from `player.rng`.  scenarios/lock.py is the
 pattern for what is held, scenarios/client.py for checks of another kind.  Run it alone by `--scenario NAME`.
 

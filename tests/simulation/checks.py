@@ -85,10 +85,6 @@ class Guard:
         """Record that an operator deletes the node `path`: its holder learns of that after the fact."""
         self._excused.add(path)
 
-    def tickets(self) -> list[str]:
-        """Return the paths of all tickets, as the server that has come furthest shows them."""
-        return [path for path in self._stage.ensemble.nodes_below(self._path) if _NUMBER.search(path)]
-
     @contextlib.contextmanager
     def held(self, player: "Player", lease: Held, kind: str = "lock") -> Iterator[None]:
         """Watch a body: to be entered in its first step, and left in its last."""
@@ -103,7 +99,8 @@ class Guard:
 
     def _begins(self, new: _Holder) -> None:
         if self._blocks is not None and not self.is_ended(new.player) and not self._has_been_entitled(new):
-            self._fail(f"{new} owns while it has never been entitled to it: now there are {self.tickets()}")
+            there = self._stage.ensemble.nodes_below(self._path)
+            self._fail(f"{new} owns while it has never been entitled to it: now there are {there}")
         if self._is_excused(new):
             return  # it owned before, and has not heard of the end yet, where its body begins
         others = [each for each in self._holders if not self._is_excused(each)]

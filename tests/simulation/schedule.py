@@ -20,11 +20,29 @@ HORIZON: Final = 8.0  # seconds in which most faults begin
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something that an actor does: what it is, and up to two numbers, which mean what the scenario says."""
+    """Something that an actor does: what it is, and up to two numbers, which mean what the scenario says.
+
+    It is cancelled after so many `turns` of the actor's event loop, unless that is negative.
+    """
 
     kind: str
     amount: float = 0.0
     other: float = 0.0
+    turns: int = -1
+
+    @property
+    def verb(self) -> str:
+        """What is done: the last word of the kind."""
+        return self.kind.rpartition(" ")[2]
+
+    @property
+    def what(self) -> str:
+        """What it is done with: the words before."""
+        return self.kind.rpartition(" ")[0]
+
+    def __str__(self) -> str:
+        cancelled = f" (cancelled after {self.turns} turns)" if self.turns >= 0 else ""
+        return " ".join([self.kind, *(f"{each:.4g}" for each in (self.amount, self.other) if each)]) + cancelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +104,11 @@ class Schedule:
         return max((actor.timeout for actor in self.actors), default=0.0) * max(1.0, times)
 
     @property
+    def work(self) -> float:
+        """For how many seconds all steps together may hold what only one of them can hold; some hold it twice."""
+        return sum(2 * step.amount for actor in self.actors for steps in actor.tasks for step in steps)
+
+    @property
     def size(self) -> int:
         """How many faults and steps there are."""
         return len(self.faults) + sum(len(steps) for actor in self.actors for steps in actor.tasks)
@@ -102,10 +125,7 @@ class Schedule:
                 f"  {actor.name}: knows {', '.join(actor.servers)}; session of {actor.timeout:g} s; clock x"
                 f" {actor.rate:.5f}{speed}"
             )
-            for steps in actor.tasks:
-                shown = (" ".join(f"{each:.4g}" for each in (step.amount, step.other) if each) for step in steps)
-                words = [f"{step.kind} {amounts}".strip() for step, amounts in zip(steps, shown, strict=True)]
-                lines.append(f"    does: {', '.join(words)}")
+            lines += [f"    does: {', '.join(map(str, steps))}" for steps in actor.tasks]
         for fault in self.faults:
             amount = f" ({fault.amount:.3g})" if fault.amount else ""
             lines.append(
@@ -149,9 +169,7 @@ def random_shape(rng: Random) -> Shape:
 
 def random_actor(rng: Random, name: str, shape: Shape, tasks: Sequence[Sequence[Step]]) -> Actor:
     """Return a client that does `tasks`."""
-    servers = tuple(f"s{number}" for number in range(1, shape.voters + shape.observers + 1))
-    if rng.random() < 0.3:
-        servers = (rng.choice(servers),)
+    servers = (rng.choice(shape.servers),) if rng.random() < 0.3 else shape.servers
     return Actor(
         name,
         servers,

@@ -1,128 +1,180 @@
 """Sieges: schedules that are made for one kind of danger, because random faults seldom come together in such a way.
 
-Each is a function that makes a siege of a random schedule, or None where it does not fit the scenario.  In most of them
-the first player holds something, the others wait for it, and faults come at the worst time, by random numbers.
+Each is a function that makes a siege of a random schedule; `UnfitError` says that it does not fit the scenario.  In
+most of them the first player holds something, the others wait for it, and faults come at the worst time, by random
+numbers.  Times are in ticks of the servers, unless they are called seconds.
 
 To add one: a function and a line in `_SIEGES`.
 """
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Final, TypeAlias
+from typing import Any, Final
 
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import Scenario, UnfitError
 from tests.simulation.schedule import Actor, Fault, Schedule, Step
 
-Siege: TypeAlias = Callable[[Random, Schedule, type[Scenario]], Schedule | None]
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What a siege is made of: a random schedule, whose players, faults and ensemble it changes."""
+
+    rng: Random
+    schedule: Schedule
+    kind: type[Scenario]
+    tick: float
+
+    @property
+    def first(self) -> Actor:
+        return self.schedule.actors[0]
+
+    @property
+    def rest(self) -> Sequence[Actor]:
+        return self.schedule.actors[1:]
+
+    def step(self, role: str, length: float = 0.0, other: float = 0.0) -> Step:
+        """Return the step for a role, of that length.  Raises: UnfitError."""
+        return self.kind.step(role, length * self.tick, other * self.tick)
+
+    def waiting(self, pause: float, length: float = 0.5) -> tuple[Step, ...]:
+        """Return the steps that hold something for so long after a pause."""
+        return Step("pause", pause * self.tick), self.step("hold", length)
+
+    def calm(self, actor: Actor, timeout: float, *tasks: Sequence[Step], servers: Sequence[str] = ()) -> Actor:
+        """Return the actor with a session of so long, and other tasks."""
+        servers, given = tuple(servers) or actor.servers, tuple(map(tuple, tasks))
+        return replace(actor, servers=servers, timeout=timeout * self.tick, slowness=0.0, tasks=given)
+
+    def held_and_awaited(self, timeout: float, length: float) -> list[Actor]:
+        """Return a holder, whose session has this timeout, and others that wait for it."""
+        holder = self.calm(self.first, timeout, [self.step("hold", length)])
+        return [holder, *(self.calm(each, 2, self.waiting(0.3)) for each in self.rest)]
+
+    def fault(
+        self, at: float, kind: str, *targets: str, lasts: float = 0.0, amount: float = 0.0, in_ticks: bool = False
+    ) -> Fault:
+        amount *= self.tick if in_ticks else 1.0
+        return Fault(max(0.0, at * self.tick), kind, targets, lasts * self.tick, amount)
+
+    def unheard(self, at: float, length: float) -> list[Fault]:
+        """Return the faults in which s1, the leader of three, hears no follower."""
+        if self.schedule.shape.voters > 3:
+            raise UnfitError
+        return [self.fault(at, "stall", name, "s1", lasts=length) for name in ("s2", "s3")]
+
+    def cuts(self, name: str, at: float, length: float, first: float) -> list[Fault]:
+        """Return one or two cuts of a machine's connections in that time, the part before `first` left out."""
+        moments = [self.rng.uniform(first, 0.9) for _ in range(self.rng.randint(1, 2))]
+        return [self.fault(at + moment * length, "cut", name) for moment in moments]
+
+    def made(self, actors: Sequence[Actor], faults: Iterable[Fault], **shape: Any) -> Schedule:
+        """Return the siege; `shape` are the attributes of the ensemble that are other ones."""
+        schedule, in_order = self.schedule, tuple(sorted(faults, key=lambda fault: fault.at))
+        return replace(schedule, actors=tuple(actors), faults=in_order, shape=replace(schedule.shape, **shape))
+
+    def with_many_sessions(self, actors: Sequence[Actor], faults: Iterable[Fault]) -> Schedule:
+        """Return the siege, in which it takes long to end the sessions that are due together, as with thousands."""
+        bucket, handover = self.rng.choice([0.1, 0.5, 1.0]), self.rng.choice([0.0, 0.1, 0.5])
+        return self.made(actors, faults, bucket=bucket * self.tick, handover=handover * self.tick)
 
 
-def _lost_servers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+Siege = Callable[[_Draft], Schedule]
+
+
+def _lost_servers(draft: _Draft) -> Schedule:
     """A long hold, while servers lose one another, or the holder loses them.
 
     It takes a session timeout, or syncLimit ticks, until such a fault shows, and few random schedules last so long.
     """
-    tick, first = schedule.shape.tick, schedule.actors[0]
-    hold = kind.long_step(rng.uniform(7, 11) * tick)
-    if hold is None:
-        return None
+    rng, first = draft.rng, draft.first
     # s1 leads at the beginning: the most can go wrong on a leader that loses its followers.
     home = rng.choice([("s1",), (rng.choice(first.servers),), first.servers])
-    holder = dataclasses.replace(first, servers=home, timeout=2 * tick, slowness=0.0, tasks=((hold,),))
-    others = [dataclasses.replace(actor, timeout=2 * tick) for actor in schedule.actors[1:]]
-    at, seconds = rng.uniform(0.1, 2.0) * tick, rng.uniform(5, 9) * tick
+    holder = draft.calm(first, 2, [draft.step("hold", rng.uniform(7, 11))], servers=home)
+    others = [replace(actor, timeout=2 * draft.tick) for actor in draft.rest]
+    at = rng.uniform(0.1, 2.0)
     fault = rng.choice(["isolate-leader", "isolate-leader", "pause-leader", "isolate-home", "maroon"])
     targets = {"isolate-home": (holder.name, "both"), "maroon": (holder.name,)}.get(fault, ())
-    faults = [*schedule.faults[:1], Fault(at, fault, targets, seconds)]
+    faults = [*draft.schedule.faults[:1], draft.fault(at, fault, *targets, lasts=rng.uniform(5, 9))]
     if rng.random() < 0.3:  # the holder changes its server shortly before
-        faults.append(Fault(at - rng.uniform(0.01, 0.1) * tick, "cut", (holder.name,)))
-    return _with(schedule, [holder, *others], faults)
+        faults.append(draft.fault(at - rng.uniform(0.01, 0.1), "cut", holder.name))
+    return draft.made([holder, *others], faults)
 
 
-def _deposed_leader(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _asking_holder(draft: _Draft, timeout: float, length: float) -> list[Actor]:
+    """Return a holder at the leader, which asks it often, and others that wait at other servers.
+
+    So it is certain for as long as the rule of certainty allows.
+    """
+    holder = draft.calm(draft.first, timeout, [draft.step("busy", length, 0.1)], servers=("s1",))
+    waiting = draft.waiting(0.2)
+    return [holder, *(draft.calm(each, timeout, waiting, servers=("s2", "s3")) for each in draft.rest)]
+
+
+def _deposed_leader(draft: _Draft) -> Schedule:
     """The holder's server is the leader, which goes on to answer after the others have elected another one.
 
-    The holder asks it often: so it is certain for as long as the rule of certainty allows.  A leader that has last
-    heard from its followers in the first half of a tick of its own goes on for longest; compared with a long tick an
-    election is short.
+    A leader that has last heard from its followers in the first half of a tick of its own goes on for longest; compared
+    with a long tick an election is short.
     """
-    tick = 2.0
-    hold, wait = kind.busy_step(rng.uniform(9, 12) * tick, 0.1 * tick), kind.long_step(0.5 * tick)
-    if hold is None or wait is None:
-        return None
-    holder = _calm(schedule.actors[0], ("s1",), 2 * tick, ((hold,),))
-    waiting = ((Step("pause", 0.2 * tick), wait),)
-    others = [_calm(actor, ("s2", "s3"), 2 * tick, waiting) for actor in schedule.actors[1:]]
-    at = (rng.randint(1, 2) + rng.uniform(0.02, 0.48)) * tick
-    siege = _with(schedule, [holder, *others], [Fault(at, "isolate-leader", (), rng.uniform(7.5, 9) * tick)])
-    return dataclasses.replace(siege, shape=dataclasses.replace(schedule.shape, tick=tick, longest=()))
+    rng, draft = draft.rng, replace(draft, tick=2.0)
+    actors = _asking_holder(draft, 2, rng.uniform(9, 12))
+    at = rng.randint(1, 2) + rng.uniform(0.02, 0.48)
+    return draft.made(actors, [draft.fault(at, "isolate-leader", lasts=rng.uniform(7.5, 9))], tick=2.0, longest=())
 
 
-def _two_stalls(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _two_stalls(draft: _Draft) -> Schedule:
     """The holder's server is the leader.  First nothing gets from it to the others, and later nothing gets back.
 
     In between, the others do not hear the leader, but the leader hears them: they pass on what their clients ask for.
     So they give it up sooner than it gives them up, by as much as the second stall is later than the first: it answers
     syncs for many ticks after there is a new leader.
     """
-    tick = 2.0
-    first, *rest = schedule.actors
-    hold, wait = kind.busy_step(rng.uniform(11, 14) * tick, 0.1 * tick), kind.long_step(0.5 * tick)
-    if hold is None or wait is None:
-        return None
-    timeout = rng.choice([4.0, 7.0, 10.0])
-    holder = _calm(first, ("s1",), timeout, ((hold,),))
-    others = [_calm(actor, ("s2", "s3"), timeout, ((Step("pause", 0.2 * tick), wait),)) for actor in rest]
-    names = [f"s{number}" for number in range(2, schedule.shape.voters + schedule.shape.observers + 1)]
-    at, until = rng.uniform(0.5, 2.0) * tick, rng.uniform(10, 13) * tick
-    again = at + rng.uniform(0.0, 5.0) * tick
-    faults = [Fault(at, "stall", ("s1", name), until - at) for name in names]
-    faults += [Fault(again, "stall", (name, "s1"), until - again) for name in names]
-    siege = _with(schedule, [holder, *others], faults)
-    return dataclasses.replace(siege, shape=dataclasses.replace(schedule.shape, tick=tick, longest=()))
+    rng, draft = draft.rng, replace(draft, tick=2.0)
+    actors = _asking_holder(draft, rng.choice([2.0, 3.5, 5.0]), rng.uniform(11, 14))
+    at, until = rng.uniform(0.5, 2.0), rng.uniform(10, 13)
+    again = at + rng.uniform(0.0, 5.0)
+    names = draft.schedule.shape.servers[1:]
+    faults = [draft.fault(at, "stall", "s1", name, lasts=until - at) for name in names]
+    faults += [draft.fault(again, "stall", name, "s1", lasts=until - again) for name in names]
+    return draft.made(actors, faults, tick=2.0, longest=())
 
 
-def _shorter_timeout(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _shorter_timeout(draft: _Draft) -> Schedule:
     """The holder's connection breaks, another server grants it a shorter session, and then it reaches no server."""
-    tick, count = schedule.shape.tick, schedule.shape.voters + schedule.shape.observers
-    hold, wait = kind.long_step(rng.uniform(8, 12) * tick), kind.long_step(0.5 * tick)
-    if hold is None or wait is None:
-        return None
-    longest = tuple(rng.choice([None, 2 * tick, 3 * tick]) for _ in range(count))
-    first = schedule.actors[0]
-    servers = tuple(f"s{number}" for number in range(1, count + 1))
-    holder = _calm(first, servers, rng.choice([5.0, 8.0, 12.0]) * tick, ((hold,),))
-    waiting = ((Step("pause", 0.2 * tick), wait),)
-    others = [_calm(actor, actor.servers, 2 * tick, waiting) for actor in schedule.actors[1:]]
-    at = rng.uniform(0.5, 3.0) * tick
-    away = Fault(at + rng.uniform(0.01, 0.6) * tick, "maroon", (holder.name,), rng.uniform(3, 7) * tick)
-    faults = [*schedule.faults[:1], Fault(at, "cut", (holder.name,)), away]
-    siege = _with(schedule, [holder, *others], faults)
-    return dataclasses.replace(siege, shape=dataclasses.replace(schedule.shape, longest=longest))
+    rng, tick, servers = draft.rng, draft.tick, draft.schedule.shape.servers
+    longest = tuple(rng.choice([None, 2 * tick, 3 * tick]) for _ in servers)
+    hold = [draft.step("hold", rng.uniform(8, 12))]
+    holder = draft.calm(draft.first, rng.choice([5.0, 8.0, 12.0]), hold, servers=servers)
+    others = [draft.calm(actor, 2, draft.waiting(0.2)) for actor in draft.rest]
+    at = rng.uniform(0.5, 3.0)
+    faults = [
+        *draft.schedule.faults[:1],
+        draft.fault(at, "cut", holder.name),
+        draft.fault(at + rng.uniform(0.01, 0.6), "maroon", holder.name, lasts=rng.uniform(3, 7)),
+    ]
+    return draft.made([holder, *others], faults, longest=longest)
 
 
-def _evicted_waiters(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _evicted_waiters(draft: _Draft) -> Schedule:
     """While a client with several tickets is away, the holder leaves, and an operator deletes some tickets.
 
-    The events come to the client behind SetWatches, in an order that is not that of the history.
+    The events come to the client after SetWatches, in an order that is not that of the history.
     """
-    tick, waits = schedule.shape.tick, kind.together(0.3 * schedule.shape.tick)
-    seconds = rng.uniform(1.0, 3.0) * tick
-    hold = kind.long_step(seconds)
-    if hold is None or waits is None or len(schedule.actors) < 2:
-        return None
-    holder, client, *others = schedule.actors
-    holder = _calm(holder, holder.servers, 5 * tick, ((hold,),))
-    tasks = tuple((Step("pause", rng.uniform(0.1, 0.3) * tick), waits) for _ in range(rng.randint(2, 4)))
-    client = _calm(client, client.servers, 5 * tick, tasks)
-    at, until = seconds - rng.uniform(0.1, 0.5) * tick, seconds + rng.uniform(0.1, 0.5) * tick
-    faults = [Fault(at, "cut", (client.name,)), Fault(at, "maroon", (client.name,), until - at)]
-    deleted = [rng.uniform(at, seconds) for _ in range(rng.randint(1, 2))]
-    faults += [Fault(moment, "delete", (), amount=rng.random()) for moment in deleted]
-    return _with(schedule, [holder, client, *others], faults)
+    rng, length, waits = draft.rng, draft.rng.uniform(1.0, 3.0), draft.step("together", 0.3)
+    if not draft.rest:
+        raise UnfitError
+    holder = draft.calm(draft.first, 5, [draft.step("hold", length)])
+    tasks = [(Step("pause", rng.uniform(0.1, 0.3) * draft.tick), waits) for _ in range(rng.randint(2, 4))]
+    client = draft.calm(draft.rest[0], 5, *tasks)
+    at, until = length - rng.uniform(0.1, 0.5), length + rng.uniform(0.1, 0.5)
+    faults = [draft.fault(at, "cut", client.name), draft.fault(at, "maroon", client.name, lasts=until - at)]
+    moments = [rng.uniform(at, length) for _ in range(rng.randint(1, 2))]
+    faults += [draft.fault(moment, "delete", amount=rng.random()) for moment in moments]
+    return draft.made([holder, client, *draft.rest[1:]], faults)
 
 
-def _lagging_resize(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _lagging_resize(draft: _Draft) -> Schedule:
     """While a waiter is away, a holder leaves, and then the permits become fewer.
 
     The first server that the waiter reaches reports both, and the connection breaks before it has answered more.  The
@@ -130,283 +182,215 @@ def _lagging_resize(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Sc
     first request there, a transaction that proves its session, would come back when the server has caught up, and so
     would all behind it.
     """
-    tick = schedule.shape.tick
-    moment, later = rng.uniform(0.5, 1.5) * tick, rng.uniform(0.1, 0.4) * tick
-    leaving, staying, waiting = kind.long_step(moment), kind.long_step(6 * tick), kind.long_step(0.3 * tick)
-    steps = kind.resizing(5 * tick, 1)
-    if leaving is None or staying is None or waiting is None or steps is None:
-        return None
-    follow, resize = steps
-    first, second, client, *others = schedule.actors
-    resizes = (Step("pause", moment + later), resize)
-    first = _calm(first, first.servers, 5 * tick, ((leaving,),))
-    second = _calm(second, second.servers, 5 * tick, ((staying,), resizes))
-    client = _calm(client, ("s2", "s3"), 5 * tick, ((Step("pause", 0.1 * tick), waiting), (follow,)))
-    others = [dataclasses.replace(other, tasks=()) for other in others]
+    rng = draft.rng
+    moment, later = rng.uniform(0.5, 1.5), rng.uniform(0.1, 0.4)
+    follow, resize = draft.step("follow", 5), draft.kind.step("resize", 1.0)
+    first, second, client, *others = draft.schedule.actors
+    first = draft.calm(first, 5, [draft.step("hold", moment)])
+    resizes = Step("pause", (moment + later) * draft.tick), resize
+    second = draft.calm(second, 5, [draft.step("hold", 6)], resizes)
+    client = draft.calm(client, 5, draft.waiting(0.1, 0.3), [follow], servers=("s2", "s3"))
     behind = rng.choice(client.servers)
-    leaves, away = moment - 0.05 * tick, later + rng.uniform(0.1, 0.3) * tick
+    leaves, away = moment - 0.05, later + rng.uniform(0.1, 0.3)
     faults = [
-        Fault(leaves, "cut", (client.name,)),
-        Fault(leaves, "maroon", (client.name,), away),
-        Fault(leaves + away + rng.uniform(0.007, 0.014), "cut", (client.name,)),
-        Fault(moment + rng.uniform(0.0, 1.0) * later, "lag", (behind,), rng.uniform(1.0, 3.0) * tick),
-        Fault(leaves + away, "throttle", (behind,), tick, rng.choice([0.3, 0.5, 0.7])),
+        draft.fault(leaves, "cut", client.name),
+        draft.fault(leaves, "maroon", client.name, lasts=away),
+        draft.fault(leaves + away + rng.uniform(0.007, 0.014) / draft.tick, "cut", client.name),
+        draft.fault(moment + rng.uniform(0.0, 1.0) * later, "lag", behind, lasts=rng.uniform(1.0, 3.0)),
+        draft.fault(leaves + away, "throttle", behind, lasts=1.0, amount=rng.choice([0.3, 0.5, 0.7])),
     ]
-    return _with(schedule, [first, second, client, *others], faults)
+    return draft.made([first, second, client, *(replace(other, tasks=()) for other in others)], faults)
 
 
-def _breaking_connections(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _breaking_connections(draft: _Draft) -> Schedule:
     """Each connection of the first player breaks after a few pieces, so that some reconnects end half done."""
-    tick, name = schedule.shape.tick, schedule.actors[0].name
-    amount = rng.choice([4.0, 8.0])
-    trip = Fault(rng.uniform(0.0, 2.0) * tick, "trip", (name,), rng.uniform(1.0, 3.0) * tick, amount)
-    return _with(schedule, list(schedule.actors), [trip])
+    rng, name = draft.rng, draft.first.name
+    lasts, amount = rng.uniform(1.0, 3.0), rng.choice([4.0, 8.0])
+    trip = draft.fault(rng.uniform(0.0, 2.0), "trip", name, lasts=lasts, amount=amount)
+    return draft.made(draft.schedule.actors, [trip])
 
 
-def _held_and_awaited(
-    rng: Random, schedule: Schedule, kind: type[Scenario], timeout: float, seconds: float
-) -> tuple[Actor, list[Actor]] | None:
-    """Return a holder and others that wait for it; `timeout`, of its session, and how long it holds are in ticks."""
-    tick = schedule.shape.tick
-    first, *rest = schedule.actors
-    hold, wait = kind.long_step(seconds * tick), kind.long_step(0.5 * tick)
-    if hold is None or wait is None:
-        return None
-    others = [_calm(each, each.servers, 2 * tick, ((Step("pause", 0.3 * tick), wait),)) for each in rest]
-    return _calm(first, first.servers, timeout * tick, ((hold,),)), others
-
-
-def _raised_timeout(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _raised_timeout(draft: _Draft) -> Schedule:
     """The servers grant short sessions, and are started again one by one with a higher limit; then the leader dies.
 
     The next leader gives the session the timeout of its creation, and not the one that was negotiated last.
     """
-    shape = schedule.shape
-    tick, count = shape.tick, shape.voters + shape.observers
-    found = _held_and_awaited(rng, schedule, kind, rng.choice([8.0, 12.0]), rng.uniform(25, 30))
-    if found is None:
-        return None
-    holder, others = found
-    servers = tuple(f"s{number}" for number in range(1, count + 1))
-    holder = dataclasses.replace(holder, servers=servers)
-    at, faults = rng.uniform(0.5, 1.0) * tick, []
-    for name in rng.sample(servers, count):
-        faults.append(Fault(at, "restart", (name,), 0.3 * tick, 20 * tick))
-        at += rng.uniform(1.0, 2.0) * tick
-    faults.append(Fault(at, "cut", (holder.name,)))
-    at += rng.uniform(0.5, 2.0) * tick
-    faults.append(Fault(at, "kill-leader", (), rng.uniform(0.5, 8) * tick))
-    faults.append(Fault(at + rng.uniform(-0.3, 0.5) * tick, "maroon", (holder.name,), rng.uniform(8, 12) * tick))
-    longest = tuple([rng.choice([2, 3]) * tick] * count)
-    siege = _with(schedule, [holder, *others], faults)
-    return dataclasses.replace(siege, shape=dataclasses.replace(shape, longest=longest))
+    rng, servers = draft.rng, draft.schedule.shape.servers
+    holder, *others = draft.held_and_awaited(rng.choice([8.0, 12.0]), rng.uniform(25, 30))
+    at, faults = rng.uniform(0.5, 1.0), []
+    for name in rng.sample(servers, len(servers)):
+        faults.append(draft.fault(at, "restart", name, lasts=0.3, amount=20, in_ticks=True))
+        at += rng.uniform(1.0, 2.0)
+    faults.append(draft.fault(at, "cut", holder.name))
+    at += rng.uniform(0.5, 2.0)
+    faults.append(draft.fault(at, "kill-leader", lasts=rng.uniform(0.5, 8)))
+    faults.append(draft.fault(at + rng.uniform(-0.3, 0.5), "maroon", holder.name, lasts=rng.uniform(8, 12)))
+    longest = (rng.choice([2, 3]) * draft.tick,) * len(servers)
+    return draft.made([replace(holder, servers=servers), *others], faults, longest=longest)
 
 
-def _resumed(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _resumed(draft: _Draft) -> Schedule:
     """The holder's process dies, and the next one resumes its session with a longer timeout; then the leader dies."""
-    tick, timeout = schedule.shape.tick, rng.choice([2.0, 3.0, 5.0])
-    found = _held_and_awaited(rng, schedule, kind, timeout, rng.uniform(15, 20))
-    if found is None:
-        return None
-    holder, others = found
-    hold = holder.tasks[0][0]
-    holder = dataclasses.replace(holder, tasks=((Step("pause", 0.2 * tick), hold, hold),))
-    crash, down = rng.uniform(0.1, 1.0) * tick, rng.uniform(0.05, 0.5) * tick
-    others = [
-        dataclasses.replace(each, tasks=((Step("pause", crash + down + tick), *each.tasks[0]),)) for each in others
-    ]
-    at = crash + down + rng.uniform(1.0, 4.0) * tick
+    rng = draft.rng
+    crash, down = rng.uniform(0.1, 1.0), rng.uniform(0.05, 0.5)
+    hold = draft.step("hold", rng.uniform(15, 20))
+    holder = draft.calm(draft.first, rng.choice([2.0, 3.0, 5.0]), [*draft.waiting(0.2)[:1], hold, hold])
+    others = [draft.calm(each, 2, draft.waiting(crash + down + 1.3)) for each in draft.rest]
+    at = crash + down + rng.uniform(1.0, 4.0)
     faults = [
-        Fault(crash, "crash", (holder.name, "process"), down, rng.choice([1.0, 2.0, 4.0])),
-        Fault(at, "kill-leader", (), rng.uniform(0.5, 8) * tick),
-        Fault(at + rng.uniform(-0.3, 0.5) * tick, "maroon", (holder.name,), rng.uniform(5, 12) * tick),
+        draft.fault(crash, "crash", holder.name, "process", lasts=down, amount=rng.choice([1.0, 2.0, 4.0])),
+        draft.fault(at, "kill-leader", lasts=rng.uniform(0.5, 8)),
+        draft.fault(at + rng.uniform(-0.3, 0.5), "maroon", holder.name, lasts=rng.uniform(5, 12)),
     ]
-    return _with(schedule, [holder, *others], faults)
+    return draft.made([holder, *others], faults)
 
 
-def _changed_leader(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _changed_leader(draft: _Draft) -> Schedule:
     """The leader changes while a lease is held in a session that outlives the election."""
-    tick, timeout = schedule.shape.tick, rng.choice([3.0, 5.0, 8.0, 12.0, 20.0])
-    found = _held_and_awaited(rng, schedule, kind, timeout, rng.uniform(12, 16))
-    if found is None:
-        return None
-    at, seconds = rng.uniform(0.5, 3.0) * tick, rng.uniform(0.3, 9.0) * tick
-    what = rng.choice(["kill-leader", "kill-leader", "pause-leader", "isolate-leader", "power-off"])
-    faults = [*schedule.faults[:2], Fault(at, what, ("s1",) if what == "power-off" else (), seconds)]
+    rng, timeout = draft.rng, draft.rng.choice([3.0, 5.0, 8.0, 12.0, 20.0])
+    actors = draft.held_and_awaited(timeout, rng.uniform(12, 16))
+    at, what = rng.uniform(0.5, 3.0), rng.choice(["kill-leader"] * 2 + ["pause-leader", "isolate-leader", "power-off"])
+    targets = ("s1",) if what == "power-off" else ()
+    faults = [*draft.schedule.faults[:2], draft.fault(at, what, *targets, lasts=rng.uniform(0.3, 9.0))]
     if rng.random() < 0.5:  # it is away at that time, for about as long as its session may last
-        away = at + rng.uniform(-0.5, 1.0) * tick
-        faults.append(Fault(away, "maroon", (found[0].name,), rng.uniform(0.5, 1.5) * timeout * tick))
-    return _with(schedule, [found[0], *found[1]], faults)
+        away = at + rng.uniform(-0.5, 1.0)
+        faults.append(draft.fault(away, "maroon", actors[0].name, lasts=rng.uniform(0.5, 1.5) * timeout))
+    return draft.made(actors, faults)
 
 
-def _killed_quorum(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _killed_quorum(draft: _Draft) -> Schedule:
     """So many servers die at about one moment that there is no quorum for some time."""
-    shape, timeout = schedule.shape, rng.choice([2.0, 5.0, 12.0])
-    found = _held_and_awaited(rng, schedule, kind, timeout, rng.uniform(8, 12))
-    if found is None:
-        return None
-    at, what = rng.uniform(0.3, 3.0) * shape.tick, rng.choice(["kill", "kill", "power-off"])
-    dead = rng.sample([f"s{number}" for number in range(1, shape.voters + 1)], shape.voters // 2 + 1)
+    rng, voters = draft.rng, draft.schedule.shape.voters
+    actors = draft.held_and_awaited(rng.choice([2.0, 5.0, 12.0]), rng.uniform(8, 12))
+    at, what = rng.uniform(0.3, 3.0), rng.choice(["kill", "kill", "power-off"])
     faults = [
-        Fault(at + rng.uniform(0.0, 0.3) * shape.tick, what, (name,), rng.uniform(0.3, 6.0) * shape.tick)
-        for name in dead
+        draft.fault(at + rng.uniform(0.0, 0.3), what, name, lasts=rng.uniform(0.3, 6.0))
+        for name in rng.sample(draft.schedule.shape.servers[:voters], voters // 2 + 1)
     ]
-    return _with(schedule, [found[0], *found[1]], [*schedule.faults[:1], *faults])
+    return draft.made(actors, [*draft.schedule.faults[:1], *faults])
 
 
-def _flapping(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _flapping(draft: _Draft) -> Schedule:
     """The holder is cut off for about its session timeout, is back for a moment, and is cut off again.
 
     Others that hold nothing are cut off with it: their sessions are to be ended in the same moment.
     """
-    tick, timeout = schedule.shape.tick, rng.choice([2.0, 2.0, 3.0, 5.0])
-    found = _held_and_awaited(rng, schedule, kind, timeout, rng.uniform(3, 4) * timeout)
-    if found is None:
-        return None
-    holder, others = found
-    at = rng.uniform(0.5, 1.5) * tick
-    away, back = (timeout + rng.uniform(-0.2, 1.3)) * tick, rng.uniform(0.02, 1.0) * tick
-    again = (timeout + rng.uniform(0.5, 2.0)) * tick
-    faults = [
-        fault
-        for name in [holder.name, *(each.name for each in others if rng.random() < 0.3)]
-        for fault in (Fault(at, "maroon", (name,), away), Fault(at + away + back, "maroon", (name,), again))
-    ]
-    return _with(schedule, [holder, *others], faults)
+    rng, timeout = draft.rng, draft.rng.choice([2.0, 2.0, 3.0, 5.0])
+    actors = draft.held_and_awaited(timeout, rng.uniform(3, 4) * timeout)
+    at, away, back = rng.uniform(0.5, 1.5), timeout + rng.uniform(-0.2, 1.3), rng.uniform(0.02, 1.0)
+    again = timeout + rng.uniform(0.5, 2.0)
+    faults = []
+    for name in [actors[0].name, *(each.name for each in actors[1:] if rng.random() < 0.3)]:
+        faults.append(draft.fault(at, "maroon", name, lasts=away))
+        faults.append(draft.fault(at + away + back, "maroon", name, lasts=again))
+    return draft.made(actors, faults)
 
 
-def _outstanding_writes(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _outstanding_writes(draft: _Draft) -> Schedule:
     """The leader hears no follower for some time, so that writes wait; a client moves to an observer meanwhile."""
-    tick, first = schedule.shape.tick, schedule.actors[0]
-    if schedule.shape.voters > 3:
-        return None
-    client = _calm(first, rng.choice([("s1", "s4"), ("s4",)]), 8 * tick, first.tasks)
-    at, seconds = rng.uniform(0.1, 3.0) * tick, rng.uniform(0.5, 3.0) * tick
-    faults = [Fault(at, "stall", (name, "s1"), seconds) for name in ("s2", "s3")]
-    faults += [Fault(at + rng.uniform(0.1, 0.9) * seconds, "cut", (client.name,)) for _ in range(rng.randint(1, 2))]
-    shape = dataclasses.replace(schedule.shape, observers=1)
-    return dataclasses.replace(_with(schedule, [client, *schedule.actors[1:]], faults), shape=shape)
+    rng, first = draft.rng, draft.first
+    client = draft.calm(first, 8, *first.tasks, servers=rng.choice([("s1", "s4"), ("s4",)]))
+    at, length = rng.uniform(0.1, 3.0), rng.uniform(0.5, 3.0)
+    faults = draft.unheard(at, length) + draft.cuts(client.name, at, length, 0.1)
+    return draft.made([client, *draft.rest], faults, observers=1)
 
 
-def _ended_together(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
-    """A client is back when the leader has begun to end the sessions that are due, acquires, and is cut off again."""
-    tick, timeout = schedule.shape.tick, rng.choice([2.0, 3.0, 5.0])
-    hold, wait = kind.long_step(4 * timeout * tick), kind.long_step(0.5 * tick)
-    if hold is None or wait is None:
-        return None
-    at, away = rng.uniform(0.3, 1.5) * tick, (timeout + rng.uniform(-0.1, 0.8)) * tick
-    until = at + away + rng.uniform(0.02, 0.5) * tick
-    home = rng.choice([("s2",), ("s2", "s3"), ("s1", "s2", "s3")])
-    client = _calm(schedule.actors[0], home, timeout * tick, ((hold, hold),))
-    waiting = ((Step("pause", rng.choice([0.3 * tick, until, until])), wait),)
-    others = [_calm(each, ("s1", "s3"), 2 * tick, waiting) for each in schedule.actors[1:]]
-    again = (timeout + rng.uniform(0.5, 2.0)) * tick
-    faults = [Fault(at, "maroon", (client.name,), away), Fault(until, "maroon", (client.name,), again)]
-    return _with_many_sessions(rng, _with(schedule, [client, *others], faults))
-
-
-def _refused_proof(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
-    """A waiter is back at such a moment, and is let in by a server whose way to the leader is long.
-
-    Its session is marked before the transaction comes that it sends behind the handshake.  The holder leaves, and the
-    waiter is cut off again.
-    """
-    tick, timeout = schedule.shape.tick, rng.choice([2.0, 3.0, 5.0])
-    at, away = rng.uniform(0.5, 1.5) * tick, (timeout + rng.uniform(-0.1, 0.8)) * tick
-    late = rng.uniform(0.05, 0.4) * tick
-    hold, wait = kind.long_step(4 * timeout * tick), kind.long_step(0.5 * tick)
-    held = kind.long_step(at + away - rng.uniform(0.0, 0.3) * tick)
-    if hold is None or wait is None or held is None or len(schedule.actors) < 2:
-        return None
-    client = _calm(schedule.actors[0], ("s2",), timeout * tick, ((Step("pause", 0.1 * tick), hold),))
-    until = at + away + 2.2 * late + rng.uniform(0.0, 0.1) * tick
-    holder, *others = (_calm(each, ("s1", "s3"), 2 * tick, ()) for each in schedule.actors[1:])
-    holder = dataclasses.replace(holder, tasks=((held, Step("pause", until - at - away), wait),))
-    others = [dataclasses.replace(each, tasks=((Step("pause", until), wait),)) for each in others]
-    faults = [
-        Fault(at, "maroon", (client.name,), away),
-        Fault(at, "delay", ("s2", "s1"), until - at, late),
-        Fault(until, "maroon", (client.name,), (timeout + rng.uniform(0.5, 2.0)) * tick),
-    ]
-    return _with_many_sessions(rng, _with(schedule, [client, holder, *others], faults))
-
-
-def _with_many_sessions(rng: Random, schedule: Schedule) -> Schedule:
-    """Let it take as long to end the sessions that are due together as with some thousands of them."""
-    tick = schedule.shape.tick
-    bucket, handover = rng.choice([0.1, 0.5, 1.0]) * tick, rng.choice([0.0, 0.1, 0.5]) * tick
-    return dataclasses.replace(schedule, shape=dataclasses.replace(schedule.shape, bucket=bucket, handover=handover))
-
-
-def _repeated_xids(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _repeated_xids(draft: _Draft) -> Schedule:
     """The leader hears no follower for some time; a client's first writes wait, and so do those on its next connection.
 
     If both are the first ones of their connections, and the next one is to an observer, they may look alike there.
     """
-    tick, (first, *others) = schedule.shape.tick, schedule.actors
-    step = kind.written_step()
-    if step is None or schedule.shape.voters > 3:
-        return None
-    pause = Step("pause", rng.uniform(0.0, 0.2) * tick)
-    client = _calm(first, ("s1", "s4"), 8 * tick, ((Step("pause", 0.3 * tick), *[step, pause] * rng.randint(2, 6)),))
-    at, seconds = rng.uniform(0.15, 0.3) * tick, rng.uniform(0.5, 2.0) * tick
-    faults = [Fault(at, "stall", (name, "s1"), seconds) for name in ("s2", "s3")]
-    faults += [Fault(at + rng.uniform(0.2, 0.9) * seconds, "cut", (client.name,)) for _ in range(rng.randint(1, 2))]
-    shape = dataclasses.replace(schedule.shape, observers=1)
-    return dataclasses.replace(_with(schedule, [client, *others], faults), shape=shape)
+    rng, tick = draft.rng, draft.tick
+    steps = [draft.step("create"), Step("pause", rng.uniform(0.0, 0.2) * tick)] * rng.randint(2, 6)
+    client = draft.calm(draft.first, 8, [Step("pause", 0.3 * tick), *steps], servers=("s1", "s4"))
+    at, length = rng.uniform(0.15, 0.3), rng.uniform(0.5, 2.0)
+    faults = draft.unheard(at, length) + draft.cuts(client.name, at, length, 0.2)
+    return draft.made([client, *draft.rest], faults, observers=1)
 
 
-def _late_writes(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _ended_together(draft: _Draft) -> Schedule:
+    """A client is back when the leader has begun to end the sessions that are due, acquires, and is cut off again."""
+    rng, timeout = draft.rng, draft.rng.choice([2.0, 3.0, 5.0])
+    at, away = rng.uniform(0.3, 1.5), timeout + rng.uniform(-0.1, 0.8)
+    until = at + away + rng.uniform(0.02, 0.5)
+    home = rng.choice([("s2",), ("s2", "s3"), ("s1", "s2", "s3")])
+    client = draft.calm(draft.first, timeout, [draft.step("hold", 4 * timeout)] * 2, servers=home)
+    waiting = draft.waiting(rng.choice([0.3, until, until]))
+    others = [draft.calm(each, 2, waiting, servers=("s1", "s3")) for each in draft.rest]
+    again = timeout + rng.uniform(0.5, 2.0)
+    name = client.name
+    faults = [draft.fault(at, "maroon", name, lasts=away), draft.fault(until, "maroon", name, lasts=again)]
+    return draft.with_many_sessions([client, *others], faults)
+
+
+def _refused_proof(draft: _Draft) -> Schedule:
+    """A waiter is back at such a moment, and is let in by a server whose way to the leader is long.
+
+    Its session is marked before the transaction comes that it sends after the handshake.  The holder leaves, and the
+    waiter is cut off again.
+    """
+    rng, timeout = draft.rng, draft.rng.choice([2.0, 3.0, 5.0])
+    at, away = rng.uniform(0.5, 1.5), timeout + rng.uniform(-0.1, 0.8)
+    late = rng.uniform(0.05, 0.4)
+    if not draft.rest:
+        raise UnfitError
+    client = draft.calm(draft.first, timeout, draft.waiting(0.1, 4 * timeout), servers=("s2",))
+    until = at + away + 2.2 * late + rng.uniform(0.0, 0.1)
+    held, wait = draft.step("hold", at + away - rng.uniform(0.0, 0.3)), draft.waiting(until - at - away)
+    holder = draft.calm(draft.rest[0], 2, [held, *wait], servers=("s1", "s3"))
+    others = [draft.calm(each, 2, draft.waiting(until), servers=("s1", "s3")) for each in draft.rest[1:]]
+    faults = [
+        draft.fault(at, "maroon", client.name, lasts=away),
+        draft.fault(at, "delay", "s2", "s1", lasts=until - at, amount=late, in_ticks=True),
+        draft.fault(until, "maroon", client.name, lasts=timeout + rng.uniform(0.5, 2.0)),
+    ]
+    return draft.with_many_sessions([client, holder, *others], faults)
+
+
+def _late_writes(draft: _Draft) -> Schedule:
     """What a client's server has to pass on to the leader waits, while the client turns to the leader itself.
 
     Before that it tries its server once more, in vain, since it does not reach the leader either for a while.  So its
     handshake waits behind the write.
     """
-    tick, (first, *others) = schedule.shape.tick, schedule.actors
+    rng, first = draft.rng, draft.first
     if not first.tasks:
-        return None
-    step = kind.written_step()
-    tasks = first.tasks if step is None else ((step,) * rng.randint(4, 12),)
-    client = _calm(first, ("s2", "s1"), 3 * tick, tasks)
-    at, alone = rng.uniform(0.02, 0.5) * tick, rng.uniform(1.6, 2.6) * tick
-    cut = at + rng.uniform(0.01, 0.3) * tick
+        raise UnfitError
+    creates = [[draft.step("create")] * rng.randint(4, 12)] if "create" in draft.kind.roles else first.tasks
+    client = draft.calm(first, 3, *creates, servers=("s2", "s1"))
+    at, alone = rng.uniform(0.02, 0.5), rng.uniform(1.6, 2.6)
+    cut = at + rng.uniform(0.01, 0.3)
     faults = [
-        Fault(at, "stall", ("s2", "s1"), rng.uniform(3.5, 4.8) * tick),
-        Fault(cut, "split", (client.name, "s1"), alone),
-        Fault(cut, "cut", (client.name,)),
+        draft.fault(at, "stall", "s2", "s1", lasts=rng.uniform(3.5, 4.8)),
+        draft.fault(cut, "split", client.name, "s1", lasts=alone),
+        draft.fault(cut, "cut", client.name),
     ]
-    siege = _with(schedule, [client, *others], faults)
-    return dataclasses.replace(siege, shape=dataclasses.replace(schedule.shape, ordering=0.005))
+    return draft.made([client, *draft.rest], faults, ordering=0.005)
 
 
-def _strangers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _strangers(draft: _Draft) -> Schedule:
     """Another client makes nodes among the tickets while they enter; some answers are lost."""
-    tick = schedule.shape.tick
-    if kind.long_step(1.0) is None:
-        return None
-    names = [actor.name for actor in schedule.actors]
-    faults = [*schedule.faults[:1]]
+    rng, actors = draft.rng, draft.schedule.actors
+    draft.step("hold")
+    faults = [*draft.schedule.faults[:1]]
     for _ in range(rng.randint(1, 4)):
         what = rng.choice(["negative", "negative", "high", "between", "twin", "twin", "unreadable"])
-        faults.append(
-            Fault(rng.uniform(0.0, 2.0) * tick, "stranger", (what,), rng.uniform(0.5, 3) * tick, rng.random())
-        )
+        at, lasts = rng.uniform(0.0, 2.0), rng.uniform(0.5, 3)
+        faults.append(draft.fault(at, "stranger", what, lasts=lasts, amount=rng.random()))
     if rng.random() < 0.5:
-        faults.append(Fault(rng.uniform(0.0, tick), "trip", (rng.choice(names),), rng.uniform(0.5, 2) * tick, 8.0))
-    return _with(schedule, list(schedule.actors), faults)
+        lasts = rng.uniform(0.5, 2)
+        faults.append(draft.fault(rng.uniform(0.0, 1.0), "trip", rng.choice(actors).name, lasts=lasts, amount=8.0))
+    return draft.made(actors, faults)
 
 
-def _pollers(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule | None:
+def _pollers(draft: _Draft) -> Schedule:
     """Clients that do nothing but try again and again: a lock that nobody holds must be found free."""
-    tick = schedule.shape.tick
-    first, actors = schedule.actors[0], []
+    rng, actors = draft.rng, []
     for index in range(rng.randint(12, 20)):
-        step = kind.poll_step(rng.uniform(0.0, 0.01) * tick, rng.uniform(0.0, 0.002))
-        if step is None:
-            return None
-        actor = _calm(dataclasses.replace(first, name=f"c{index + 1}"), first.servers, 2 * tick, ((step,),))
-        actors.append(dataclasses.replace(actor, slowness=rng.uniform(0.001, 0.005)))
-    return _with(schedule, actors, [])
+        step = draft.kind.step("poll", rng.uniform(0.0, 0.01) * draft.tick, rng.uniform(0.0, 0.002))
+        actor = draft.calm(replace(draft.first, name=f"c{index + 1}"), 2, [step])
+        actors.append(replace(actor, slowness=rng.uniform(0.001, 0.005)))
+    return draft.made(actors, [])
 
 
 # How often each of them is made of a random schedule.
@@ -436,13 +420,7 @@ _SIEGES: Final[dict[Siege, float]] = {
 def besieged(rng: Random, schedule: Schedule, kind: type[Scenario]) -> Schedule:
     """Return the schedule, or a siege in its place."""
     siege = rng.choices([None, *_SIEGES], [1 - sum(_SIEGES.values()), *_SIEGES.values()])[0]
-    return schedule if siege is None else siege(rng, schedule, kind) or schedule
-
-
-def _calm(actor: Actor, servers: tuple[str, ...], timeout: float, tasks: tuple[tuple[Step, ...], ...]) -> Actor:
-    return dataclasses.replace(actor, servers=servers, timeout=timeout, slowness=0.0, tasks=tasks)
-
-
-def _with(schedule: Schedule, actors: list[Actor], faults: list[Fault]) -> Schedule:
-    in_order = tuple(sorted(faults, key=lambda fault: fault.at))
-    return dataclasses.replace(schedule, actors=tuple(actors), faults=in_order)
+    try:
+        return schedule if siege is None else siege(_Draft(rng, schedule, kind, schedule.shape.tick))
+    except UnfitError:
+        return schedule

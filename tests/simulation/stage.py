@@ -189,20 +189,12 @@ class Stage:
         self.failures.append(f"at {self.world.now:.4f} s: {what}")
         self.world.look()
 
-    def deletable(self) -> list[str]:
-        """Return the nodes that an operator may delete."""
-        return self.scenario.deletable()
-
-    def deleted(self, path: str) -> None:
-        """Record that an operator deletes a node."""
-        self.scenario.deleted(path)
-
     def play(self) -> None:
         """Play the schedule to its end, or to the first failure."""
         world, scenario = self.world, self.scenario
         # When all faults are over, sessions end and connections are found dead within some timeouts.
         longest, shape = self.schedule.longest, self.schedule.shape
-        patience = scenario.patience + scenario.holds() + 6 * longest + shape.ending
+        patience = scenario.patience + self.schedule.work + 6 * longest + shape.ending
         try:
             self._run(lambda: all(each.has_played for each in self.players), patience, "unserved", every=ON_CALL)
             # An idle connection, with its watches, is closed in one of the rounds of its server.

@@ -47,6 +47,11 @@ class Shape(Habits):
     tick: float = 2.0
     longest: tuple[float | None, ...] = ()
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of all servers, the voters first."""
+        return tuple(f"s{number}" for number in range(1, self.voters + self.observers + 1))
+
 
 class Ensemble:
     """The servers s1, s2, ... of `shape`; the voters come first, and the first one leads at the beginning."""

@@ -7,13 +7,11 @@ from tests.simulation.scenarios.barrier import BarrierScenario
 from tests.simulation.scenarios.cache import CacheScenario
 from tests.simulation.scenarios.client import ClientScenario
 from tests.simulation.scenarios.counter import CounterScenario
-from tests.simulation.scenarios.crowd import CrowdScenario
 from tests.simulation.scenarios.election import ElectionScenario
 from tests.simulation.scenarios.group import GroupScenario
-from tests.simulation.scenarios.lock import LockScenario, TryLockScenario
+from tests.simulation.scenarios.lock import CrowdScenario, LockScenario, PollersScenario, TryLockScenario
 from tests.simulation.scenarios.multi_lock import MultiLockScenario
 from tests.simulation.scenarios.partitioner import PartitionerScenario
-from tests.simulation.scenarios.pollers import PollersScenario
 from tests.simulation.scenarios.protected import ProtectedScenario
 from tests.simulation.scenarios.queue import QueueScenario
 from tests.simulation.scenarios.read_write_lock import ReadWriteLockScenario

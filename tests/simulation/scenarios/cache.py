@@ -2,14 +2,14 @@
 
 import asyncio
 import contextlib
-import itertools
+from functools import partial
 from random import Random
 from typing import Final, cast
 
 import zkwire
 from recipes import Cache
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import Settling, is_passing, passing, synced
+from tests.simulation.scenarios.settling import passing
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire import Node
@@ -30,41 +30,39 @@ class CacheScenario(Scenario):
 
     name = "cache"
     players = (1, 3)
+    kinds = {"set": 4, "create": 4, "delete": 1, "pause": 4}
+    lists = (1,)
+    durations = (0.001, 0.1, 1.0)
+    others = dict.fromkeys(("set", "create", "delete"), range(len(_NODES)))
+    may_end = staticmethod(partial(passing, zkwire.NoNodeError, zkwire.NodeExistsError, zkwire.NotEmptyError))
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        self._numbers = itertools.count(1)
-        self._settling = Settling(stage)
         self._is_settled = False
         stage.ensemble.preset([_ROOT, *_NODES[:3]])
 
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
+    @classmethod
+    def tasks(cls, rng: Random, tick: float) -> list[list[Step]]:
         mirroring = [Step("mirror", rng.choice([0.1, 2.0, 10.0]) * tick) for _ in range(rng.randrange(3))]
-        return [_steps(rng, tick), *([mirroring] if mirroring else [])]
+        return [*super().tasks(rng, tick), *([mirroring] if mirroring else [])]
 
     def equip(self, player: Player) -> asyncio.Task[None]:
         return asyncio.create_task(self._mirror(player, None))
 
-    async def do(self, player: Player, step: Step) -> None:
-        path, zk = _NODES[int(step.other)], player.zk
-        try:
-            match step.kind:
-                case "pause":
-                    await asyncio.sleep(step.amount)
-                case "mirror":
-                    await self._mirror(player, asyncio.get_running_loop().time() + step.amount)
-                case "set":
-                    await zk.set(path, str(next(self._numbers)).encode())
-                case "create":
-                    await zk.create(path, str(next(self._numbers)).encode())
-                case "delete":
-                    await zk.delete_tree(path)
-        except (zkwire.NoNodeError, zkwire.NodeExistsError, zkwire.NotEmptyError):
-            pass
-        except zkwire.ZooKeeperError as error:
-            if not is_passing(error):
-                raise
+    async def do_mirror(self, player: Player, step: Step) -> None:
+        await self._mirror(player, asyncio.get_running_loop().time() + step.amount)
+
+    async def do_set(self, player: Player, step: Step) -> None:
+        await player.zk.set(_NODES[int(step.other)], self._data())
+
+    async def do_create(self, player: Player, step: Step) -> None:
+        await player.zk.create(_NODES[int(step.other)], self._data())
+
+    async def do_delete(self, player: Player, step: Step) -> None:
+        await player.zk.delete_tree(_NODES[int(step.other)])
+
+    def _data(self) -> bytes:
+        return str(next(self.numbers)).encode()
 
     async def _mirror(self, player: Player, until: float | None) -> None:
         """Mirror the tree until then, or until all is over and the mirror is the tree."""
@@ -87,8 +85,7 @@ class CacheScenario(Scenario):
 
     async def finish(self, player: Player) -> None:
         """Wait until the mirror that the player has had from the beginning, and a new one, are right."""
-        await self._settling.wait(player)
-        await synced(player, _ROOT)
+        await self.settled(player, _ROOT)
         self._is_settled = True
         await cast(asyncio.Task[None], player.tool)
         await self._mirror(player, None)
@@ -147,12 +144,3 @@ class _Follower:
 def _state(node: Node | None) -> tuple[int, int, bytes] | None:
     """Return what a change is a change of; a child that comes or goes changes the Stat alone."""
     return None if node is None else (node.stat.czxid, node.stat.mzxid, node.data)
-
-
-def _steps(rng: Random, tick: float) -> list[Step]:
-    steps = []
-    for _ in range(rng.randrange(2, 14)):
-        (kind,) = rng.choices(["set", "create", "delete", "pause"], [4, 4, 1, 4])
-        seconds = rng.choice([0.001, 0.1, 1.0]) * tick * rng.uniform(0.5, 1.5) if kind == "pause" else 0.0
-        steps.append(Step(kind, seconds, float(rng.randrange(len(_NODES)))))
-    return steps

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, cast
@@ -15,18 +16,7 @@ from zkwire import Watch
 
 _ROOT: Final = "/data"
 _PAUSE: Final = 0.1  # seconds
-# The kinds of steps, and how often each is drawn.
-_KINDS: Final = {
-    "get": 3,
-    "set": 3,
-    "watch": 2,
-    "append": 2,
-    "pause": 4,
-    "reads": 1,
-    "ACL": 0.5,
-    "stream": 1,
-    "large": 0.1,
-}
+_LARGE: Final = 200_000  # bytes for each second of a step
 # Long names: the client's limit for a request is so small (see `options`) that it sets its watches again in chunks.
 _NODES: Final = [f"{_ROOT}/{'x' * 150}-{index}" for index in range(12)]
 
@@ -45,7 +35,7 @@ class _Known:
 
 
 class ClientScenario(Scenario):
-    """Steps: "get", "set", "watch", "watch all", "append", "pause", "reads" (the small ones), "ACL", "stream" (for so
+    """Steps: "get", "set", "watch", "watch-all", "append", "pause", "reads" (the small ones), "ACL", "stream" (for so
     long) and "large" (data, in some schedules); at the end each player reads all nodes.
 
     Checked is: a read shows nothing older than what the session has shown before; a watch has fired before a read shows
@@ -55,6 +45,12 @@ class ClientScenario(Scenario):
 
     name = "client"
     players = (1, 3)
+    kinds = {"get": 3, "set": 3, "watch": 2, "append": 2, "pause": 4, "reads": 1, "ACL": 0.5, "stream": 1, "large": 0.1}
+    count = (3, 15)
+    durations = (0.01, 0.2, 1.0, 3.0)
+    others = dict.fromkeys(kinds, range(12))
+    roles = {"create": "append"}
+    may_end = staticmethod(passing)
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
@@ -69,57 +65,44 @@ class ClientScenario(Scenario):
     def writable(self) -> list[str]:
         return _NODES
 
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        return [_steps(rng, tick) for _ in range(rng.choice([1, 1, 2]))]
-
-    @staticmethod
-    def written_step() -> Step:
-        return Step("append")
+    @classmethod
+    def steps(cls, rng: Random, tick: float, durations: Sequence[float] | None = None) -> list[Step]:
+        return [*[Step("watch-all")] * rng.randint(0, 1), *super().steps(rng, tick)]
 
     def equip(self, player: Player) -> _Known:
         return _Known()
 
-    async def do(self, player: Player, step: Step) -> None:
-        known = cast(_Known, player.tool)
-        path = _NODES[int(step.other) % len(_NODES)]
-        try:
-            match step.kind:
-                case "pause":
-                    await asyncio.sleep(step.amount)
-                case "get":
-                    self._shown(player, known, path, (await player.zk.get(path))[1].mzxid, player.zk.session_id)
-                case "set":
-                    stat = await player.zk.set(path, b"x")
-                    self._shown(player, known, path, stat.mzxid, player.zk.session_id)
-                case "watch":
-                    await self._watch(player, known, path)
-                case "watch all":
-                    for each in _NODES:
-                        await self._watch(player, known, each)
-                case "append":
-                    await self._append(player)
-                case "large":
-                    stat = await player.zk.set(path, bytes(int(step.amount)))
-                    self._shown(player, known, path, stat.mzxid, player.zk.session_id)
-                case "reads":
-                    await self._reads(player, path)
-                case "ACL":
-                    await player.zk.set_acl(path, zkwire.OPEN_ACL)
-                case "stream":
-                    await self._stream(player, path, step.amount)
-        except (zkwire.ConnectionLostError, zkwire.SessionExpiredError, zkwire.ServerError) as error:
-            if isinstance(error, zkwire.ServerError) and not error.is_transient:
-                raise
+    async def do_get(self, player: Player, step: Step) -> None:
+        path = _node(step)
+        self._shown(player, path, (await player.zk.get(path))[1].mzxid, player.zk.session_id)
 
-    async def _watch(self, player: Player, known: _Known, path: str) -> None:
+    async def do_set(self, player: Player, step: Step) -> None:
+        await self._set(player, _node(step), b"x")
+
+    async def do_large(self, player: Player, step: Step) -> None:
+        await self._set(player, _node(step), bytes(int(_LARGE * step.amount)))
+
+    async def _set(self, player: Player, path: str, data: bytes) -> None:
+        self._shown(player, path, (await player.zk.set(path, data)).mzxid, player.zk.session_id)
+
+    async def do_watch(self, player: Player, step: Step) -> None:
+        await self._watch(player, _node(step))
+
+    async def do_watch_all(self, player: Player, step: Step) -> None:
+        for path in _NODES:
+            await self._watch(player, path)
+
+    async def do_ACL(self, player: Player, step: Step) -> None:
+        await player.zk.set_acl(_node(step), zkwire.OPEN_ACL)
+
+    async def _watch(self, player: Player, path: str) -> None:
         node, watch = await player.zk.get_and_watch(path)
-        self._shown(player, known, path, node.stat.mzxid, player.zk.session_id)
-        known.watches.append((path, node.stat.mzxid, watch))
+        self._shown(player, path, node.stat.mzxid, player.zk.session_id)
+        cast(_Known, player.tool).watches.append((path, node.stat.mzxid, watch))
 
-    async def _reads(self, player: Player, path: str) -> None:
+    async def do_reads(self, player: Player, step: Step) -> None:
         """Read what is not asked for elsewhere."""
-        zk = player.zk
+        zk, path = player.zk, _node(step)
         await zk.ping()
         stat, (acl, _), names = await zk.exists(path), await zk.get_acl(path), await zk.get_children(_ROOT)
         if stat is None or list(acl) != list(zkwire.OPEN_ACL) or len(names) != len(_NODES) + 1:
@@ -127,12 +110,12 @@ class ClientScenario(Scenario):
         if await zk.get_ephemerals() or await zk.count_descendants(_ROOT) < len(names):
             self.stage.fail(f"{player.actor.name} has ephemeral nodes, or {_ROOT} has too few nodes below it")
 
-    async def _stream(self, player: Player, path: str, seconds: float) -> None:
+    async def do_stream(self, player: Player, step: Step) -> None:
         """Follow a node, and the children of the log, for so long."""
-        data, children = player.zk.data(path), player.zk.children(f"{_ROOT}/log")
+        data, children = player.zk.data(_node(step)), player.zk.children(f"{_ROOT}/log")
         newest = most = 0
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds), data, children:
+            async with asyncio.timeout(step.amount), data, children:
                 async for node in data:
                     if node is None or node.stat.mzxid < newest:
                         self.stage.fail(f"{player.actor.name}: a stream shows {node} after {newest:#x}")
@@ -144,7 +127,7 @@ class ClientScenario(Scenario):
                         return
                     most = len(names)
 
-    async def _append(self, player: Player) -> None:
+    async def do_append(self, player: Player, step: Step) -> None:
         data = f"{player.actor.name} {len(self._made)}"
         self._made[data] = "unknown"
         try:
@@ -159,7 +142,7 @@ class ClientScenario(Scenario):
 
     async def finish(self, player: Player) -> None:
         """When all faults are over, read every node, and give up what is left of the watches."""
-        stage, known = self.stage, cast(_Known, player.tool)
+        stage = self.stage
         await asyncio.sleep(max(0.0, stage.schedule.calm - stage.world.now))
         for path in _NODES:
             while True:
@@ -168,12 +151,13 @@ class ClientScenario(Scenario):
                     node = await player.zk.get(path)
                     break
                 await asyncio.sleep(_PAUSE)  # its clock is fast: the last fault is not over yet
-            self._shown(player, known, path, node.stat.mzxid, player.zk.session_id)
-        for _, _, watch in known.watches:
+            self._shown(player, path, node.stat.mzxid, player.zk.session_id)
+        for _, _, watch in cast(_Known, player.tool).watches:
             watch.cancel()
 
-    def _shown(self, player: Player, known: _Known, path: str, mzxid: int, session_id: int) -> None:
+    def _shown(self, player: Player, path: str, mzxid: int, session_id: int) -> None:
         """Record what an answer has shown, and check it against what was known."""
+        known = cast(_Known, player.tool)
         if session_id != known.session_id:
             known.session_id = session_id
             known.seen.clear()
@@ -199,11 +183,5 @@ class ClientScenario(Scenario):
                 self.stage.fail(f"the write {data!r} was made {count} times; the client was told: {was_made}")
 
 
-def _steps(rng: Random, tick: float) -> list[Step]:
-    steps = [Step("watch all")] if rng.random() < 0.5 else []
-    for _ in range(rng.randrange(3, 16)):
-        (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
-        seconds = rng.choice([0.01, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)
-        amount = {"pause": seconds, "stream": 3 * seconds, "large": 2e5 * seconds}.get(kind, 0.0)
-        steps.append(Step(kind, amount, float(rng.randrange(len(_NODES)))))
-    return steps
+def _node(step: Step) -> str:
+    return _NODES[int(step.other)]

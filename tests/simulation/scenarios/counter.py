@@ -2,24 +2,19 @@
 
 import asyncio
 import contextlib
-import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
-from random import Random
-from typing import Any, cast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
 
 import zkwire
 from recipes import Counter, SharedValue
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.lock import cancelled_after
-from tests.simulation.scenarios.settling import Settling, is_passing, refused, synced
+from tests.simulation.scenarios.settling import is_passing, passing, refused
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
-_COUNTER, _VALUE = "/counters/a", "/values/a"
-
-# The kinds of steps, and how often each is drawn.
-_KINDS = {"add": 5, "set": 2, "replace": 3, "cancel add": 1, "pause": 3, "watch": 1, "watch value": 1}
+_COUNTER: Final = "/counters/a"
+_VALUE: Final = "/values/a"
 
 
 @dataclass(eq=False)
@@ -28,8 +23,32 @@ class _Tool:
     value: SharedValue
 
 
+@dataclass(eq=False)
+class _Count:
+    """How many writes were carried out, and how many perhaps; `seen`, what they have returned or replaced."""
+
+    certain: int = 0
+    perhaps: int = 0
+    seen: set[int] = field(default_factory=set)
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Count a write."""
+        self.perhaps += 1
+        try:
+            yield
+        except zkwire.ZooKeeperError as error:
+            if not is_passing(error):
+                raise
+            if not (isinstance(error, zkwire.ConnectionLostError) and error.maybe_applied):
+                self.perhaps -= 1
+        else:
+            self.perhaps -= 1
+            self.certain += 1
+
+
 class CounterScenario(Scenario):
-    """Steps: "add", "set", "replace" (compare_and_set), "cancel add", "watch" and "watch value" (for so long), "pause".
+    """Steps: "add", "set", "replace" (compare_and_set), "watch" and "watch-value" (for so long), "pause".
 
     Checked is: no two adds have returned the same number; the counter has in the end what was added, where each add
     whose outcome its caller does not know counts or does not; a later add returns more; the version of the value is the
@@ -38,59 +57,28 @@ class CounterScenario(Scenario):
     """
 
     name = "counter"
+    kinds = {"add": 5, "set": 2, "replace": 3, "cancel add": 1, "pause": 3, "watch": 1, "watch-value": 1}
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        self._numbers = itertools.count(1)
-        self._sums: set[int] = set()
-        self._greatest = 0
-        # How many adds, and how many writes of the value, were carried out, and how many perhaps.
-        self._added = self._perhaps_added = self._written = self._perhaps_written = 0
-        self._replaced: set[int] = set()
-        self._settling = Settling(stage)
-
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        return [_steps(rng, tick) for _ in range(rng.choice([1, 1, 2]))]
+        self._added, self._written = _Count(), _Count()
 
     def equip(self, player: Player) -> _Tool:
         return _Tool(Counter(player.zk, _COUNTER), SharedValue(player.zk, _VALUE))
 
-    async def do(self, player: Player, step: Step) -> None:
-        tool = cast(_Tool, player.tool)
-        match step.kind:
-            case "pause":
-                await asyncio.sleep(step.amount)
-            case "add":
-                await self._add(player, tool)
-            case "watch":
-                await self._watch(player, tool.counter.watch(), step.amount, lambda value: value)
-            case "watch value":
-                await self._watch(player, tool.value.watch(), step.amount, lambda value: value[1])
-            case "cancel add":
-                await cancelled_after(int(step.amount), self._add(player, tool))
-            case "set":
-                await self._write(tool, None)
-            case "replace":
-                await self._write(tool, player)
+    async def do_add(self, player: Player, step: Step) -> None:
+        count, before = self._added, max(self._added.seen, default=0)
+        with count.writing():
+            value = await cast(_Tool, player.tool).counter.add(1)
+            if value in count.seen or value <= before:
+                self.stage.fail(f"{player.actor.name}: add has returned {value}, and {before} was returned before")
+            count.seen.add(value)
 
-    async def _add(self, player: Player, tool: _Tool) -> None:
-        before = self._greatest
-        self._perhaps_added += 1
-        try:
-            value = await tool.counter.add(1)
-        except zkwire.ZooKeeperError as error:
-            if not is_passing(error):
-                raise
-            if not (isinstance(error, zkwire.ConnectionLostError) and error.maybe_applied):
-                self._perhaps_added -= 1
-            return
-        self._perhaps_added -= 1
-        self._added += 1
-        if value in self._sums or value <= before:
-            self.stage.fail(f"{player.actor.name}: add has returned {value}, and {before} was returned before")
-        self._sums.add(value)
-        self._greatest = max(self._greatest, value)
+    async def do_watch(self, player: Player, step: Step) -> None:
+        await self._watch(player, cast(_Tool, player.tool).counter.watch(), step.amount, lambda value: value)
+
+    async def do_watch_value(self, player: Player, step: Step) -> None:
+        await self._watch(player, cast(_Tool, player.tool).value.watch(), step.amount, lambda value: value[1])
 
     async def _watch(self, player: Player, stream: Any, seconds: float, order: Callable[[Any], int]) -> None:
         newest = -1
@@ -103,61 +91,38 @@ class CounterScenario(Scenario):
                                 self.stage.fail(f"{player.actor.name} is shown {value} after {newest}")
                             newest = order(value)
 
-    async def _write(self, tool: _Tool, replacer: Player | None) -> None:
-        """Write a new value: whatever the present one is, or, for `replacer`, in place of the one that it reads."""
-        value, version, sent = str(next(self._numbers)).encode(), -1, False
-        try:
-            if replacer is not None:
-                _, version = await tool.value.get()
-            self._perhaps_written += 1
-            sent = True
-            if replacer is None:
-                await tool.value.set(value)
-            elif not await tool.value.compare_and_set(value, version=version):
-                self._perhaps_written -= 1
-                return
-        except zkwire.ZooKeeperError as error:
-            if not is_passing(error):
-                raise
-            if sent and not (isinstance(error, zkwire.ConnectionLostError) and error.maybe_applied):
-                self._perhaps_written -= 1
-            return
-        self._perhaps_written -= 1
-        self._written += 1
-        if replacer is not None:
-            if version in self._replaced:
-                self.stage.fail(f"{replacer.actor.name}: two writes have replaced version {version}")
-            self._replaced.add(version)
+    async def do_set(self, player: Player, step: Step) -> None:
+        with self._written.writing():
+            await cast(_Tool, player.tool).value.set(str(next(self.numbers)).encode())
+
+    async def do_replace(self, player: Player, step: Step) -> None:
+        """Write a new value in place of the one that is read."""
+        value, data, count = cast(_Tool, player.tool).value, str(next(self.numbers)).encode(), self._written
+        with passing():
+            _, version = await value.get()
+            with count.writing():
+                if not await value.compare_and_set(data, version=version):
+                    count.certain -= 1  # that is added when it has returned
+                    return
+                if version in count.seen:
+                    self.stage.fail(f"{player.actor.name}: two writes have replaced version {version}")
+                count.seen.add(version)
 
     async def finish(self, player: Player) -> None:
         """Read both when all others are done, too."""
         tool = cast(_Tool, player.tool)
-        await self._settling.wait(player)
-        await synced(player, _COUNTER)
+        await self.settled(player, _COUNTER)
         while True:
-            try:
+            with contextlib.suppress(zkwire.SessionExpiredError):
                 total = await tool.counter.get()
                 _, version = await tool.value.get()
                 break
-            except zkwire.SessionExpiredError:
-                continue
-        self._check("added", total, self._added, self._perhaps_added)
-        self._check("written", version, self._written, self._perhaps_written)
+        self._check("added", total, self._added)
+        self._check("written", version, self._written)
 
-    def _check(self, what: str, found: int, certain: int, perhaps: int) -> None:
-        if not certain <= found <= certain + perhaps:
-            self.stage.fail(f"{what} {found} times, and the callers know of {certain}, and perhaps {perhaps} more")
+    def _check(self, what: str, found: int, count: _Count) -> None:
+        if not count.certain <= found <= count.certain + count.perhaps:
+            self.stage.fail(f"{what} {found} times, and the callers know of {count}")
 
     def left(self) -> list[str]:
         return [*self.stage.ensemble.nodes_below(_COUNTER), *self.stage.ensemble.nodes_below(_VALUE)]
-
-
-def _steps(rng: Random, tick: float) -> list[Step]:
-    steps = []
-    for _ in range(rng.randrange(2, 14)):
-        (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
-        if kind == "cancel add":
-            steps.append(Step(kind, float(int(rng.expovariate(0.1)))))
-        else:
-            steps.append(Step(kind, rng.choice([0.01, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)))
-    return steps

@@ -1,15 +1,15 @@
 """The election: candidates that lead for one term or several, and observers."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any, Final, cast
 
 import zkwire
 from recipes import Election, LockLostError
-from tests.simulation.scenarios.lock import GuardedScenario, cancelled_after, random_tasks
-from tests.simulation.scenarios.settling import Moment, Settling, passing, refused
+from tests.simulation.scenarios.lock import HeldScenario
+from tests.simulation.scenarios.settling import Moment, passing, refused
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -62,31 +62,31 @@ class _Candidate:
         self.greatest = token
 
 
-class ElectionScenario(GuardedScenario):
-    """The steps of HeldScenario, and "observe", "terms", which leads twice, "cancelled-terms", "lead" and "candidates".
+class ElectionScenario(HeldScenario):
+    """The steps of HeldScenario, and "observe", "terms", which leads twice, "lead" and "candidates".
 
     A leader writes its token where observers see it: they never see a smaller one after a greater one.  At the end the
     first player leads once more, all players must see this, and then that there is no leader.
     """
 
     name = "election"
-    path = _PATH
+    lines = (_PATH,)
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        self._settling, self._all_have_seen = Settling(stage), Moment()
+        self._all_have_seen = Moment()
 
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        tasks = random_tasks(rng, tick)
-        for steps in tasks:
-            if rng.random() < 0.5:
-                steps.insert(0, Step("observe"))
-            if rng.random() < 0.5:
-                kind = rng.choice(["terms", "terms", "cancelled-terms", "lead", "candidates"])
-                seconds = rng.choice([0.0, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)
-                steps.insert(rng.randrange(len(steps) + 1), Step(kind, seconds, float(int(rng.expovariate(0.1)))))
-        return tasks
+    @classmethod
+    def steps(cls, rng: Random, tick: float, durations: Sequence[float] | None = None) -> list[Step]:
+        steps = super().steps(rng, tick)
+        if rng.random() < 0.5:
+            steps.insert(0, Step("observe"))
+        if rng.random() < 0.5:
+            kind = rng.choice(["terms", "terms", "cancel", "lead", "candidates"])
+            seconds = rng.choice([0.0, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)
+            step = Step("terms", seconds, turns=int(rng.expovariate(0.1))) if kind == "cancel" else Step(kind, seconds)
+            steps.insert(rng.randrange(len(steps) + 1), step)
+        return steps
 
     def equip(self, player: Player) -> _Candidate:
         return _Candidate(player, self._has_seen_the_last)
@@ -94,32 +94,25 @@ class ElectionScenario(GuardedScenario):
     def locking(self, player: Player, what: str) -> Election:
         return cast(_Candidate, player.tool).election
 
-    async def do(self, player: Player, step: Step) -> None:
-        """Do one of those of HeldScenario; observe from now on; lead for two terms, and perhaps give up meanwhile."""
-        match step.kind:
-            case "observe":
-                cast(_Candidate, player.tool).observe()
-            case "terms":
-                await self._terms(player, step.amount)
-            case "lead":
-                with suppress(LockLostError):
-                    async with self.locking(player, "").lead() as term:
-                        await self.body(player, term, "", step.amount)
-            case "candidates":
-                with passing(zkwire.NoAuthError):  # a stranger's node
-                    await self.locking(player, "").candidates()
-            case "cancelled-terms":
-                await cancelled_after(int(step.other), self._terms(player, step.amount))
-            case _:
-                await super().do(player, step)
+    async def do_observe(self, player: Player, step: Step) -> None:
+        cast(_Candidate, player.tool).observe()
 
-    async def _terms(self, player: Player, seconds: float) -> None:
+    async def do_lead(self, player: Player, step: Step) -> None:
+        with suppress(LockLostError):
+            async with self.locking(player, "").lead() as term:
+                await self.body(player, term, "", step.amount)
+
+    async def do_candidates(self, player: Player, step: Step) -> None:
+        with passing(zkwire.NoAuthError):  # a foreign node
+            await self.locking(player, "").candidates()
+
+    async def do_terms(self, player: Player, step: Step) -> None:
         count = 0
         async with self.locking(player, "").terms() as terms:
             async for term in terms:
                 with suppress(LockLostError):  # where the process stops before the body begins
                     async with term:
-                        await self.body(player, term, "", seconds)
+                        await self.body(player, term, "", step.amount)
                 count += 1
                 if count == 2:
                     break
@@ -136,7 +129,7 @@ class ElectionScenario(GuardedScenario):
         candidate.observe()
         assert candidate.observing is not None
         candidate.observing.add_done_callback(lambda task: None if task.cancelled() else task.result())
-        await self._settling.wait(player)
+        await self.settled(player)
         if player is self.stage.players[0]:
             async with Election(player.zk, _PATH, _LAST).terms() as terms:
                 async for term in terms:

@@ -2,12 +2,11 @@
 
 import asyncio
 import contextlib
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from random import Random
-from typing import Any, ClassVar, TypeAlias, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import zkwire
 from recipes import Lock, LockLostError, ReentrantLock, TryLock
@@ -19,138 +18,118 @@ from tests.simulation.scenarios.settling import passing, refused
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
-_PATH = "/locks/a"
-_GUARDED = "/guarded"
-_TIMES = {
-    "hold": 1,
-    "try": 1,
-    "wait": 1,
-    "terms": 2,
-    "lead": 1,
-    "plain": 1,
-    "guard": 1,
-    "steal": 1,
-    "poll": 1,
-}  # holds of a step
-_FREE_WITHIN = 1.0  # seconds until a poller has found a free lock; longer after faults
-
-# The kinds of steps, and how often each is drawn.
-_KINDS: dict[str, float] = {"hold": 6, "wait": 1, "try": 1, "cancel": 1, "pause": 2, "plain": 1, "guard": 1, "look": 1}
-_KINDS |= {"poll": 0.3, "steal": 0.3}
+_PATH: Final = "/locks/a"
+_GUARDED: Final = "/guarded"
+_FREE_WITHIN: Final = 1.0  # seconds until a poller has found a free lock; longer after faults
 
 # What goes on beside a body.
 Beside: TypeAlias = Callable[[Player, Any], Awaitable[object]]
 
 
+def held(kind: str, **more: str) -> dict[str, str]:
+    """Return the roles of a step that holds something, and `more` roles."""
+    return {"hold": kind, "busy": kind, **more}
+
+
 class HeldScenario(Scenario):
-    """A scenario in which something is held; see `do` for the steps.
+    """A scenario in which something is held.
+
+    Steps: "hold" for so long, and ask the leader each `other` seconds meanwhile, unless that is 0; "try", and hold if
+    it was free; "wait" for so long; "plain" holds by a plain `async with`; "guard" writes meanwhile while the lease
+    stands; "steal" has another task release the lease; "poll" tries again and again, each `other` seconds, until it
+    holds; "look" lists the contenders.  Where there is more than one thing to acquire, a word for it, one of `whats`,
+    comes first.
 
     A subclass says what is acquired (`locking`) and which guards watch it (`watched`), and may give the holder more to
-    do (`body`).  Where there is more than one thing to acquire, the kinds of steps begin with a word for it.
+    do (`body`).
     """
 
-    @staticmethod
-    def long_step(seconds: float) -> Step | None:
-        return Step("hold", seconds)
+    kinds = dict.fromkeys(("wait", "try", "cancel hold", "plain", "guard", "look"), 1.0) | {"hold": 6, "pause": 2}
+    kinds |= {"poll": 0.3, "steal": 0.3}
+    count = (1, 4)
+    lists: ClassVar[Sequence[int]] = (1, 1, 1, 1, 2)
+    others = {"wait": (0.0, 0.001, 0.01, 1.0, 5.0), "poll": (0.05, 0.5)}
+    roles = held("hold")
+    scales: ClassVar[Sequence[Sequence[float]]] = ((0.0, 0.01, 0.1, 0.5), (0.0, 0.5, 2.0), (2.0, 8.0))
+    whats: ClassVar[Sequence[str]] = ()
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage)
+        self.guard = self.make_guard()
+
+    def make_guard(self) -> Guard:
+        """Return what watches the leases."""
+        return Guard(self.stage, self.lines[0])
 
     @classmethod
-    def busy_step(cls, seconds: float, pause: float) -> Step | None:
-        step = cls.long_step(seconds)
-        return None if step is None else replace(step, other=pause)
+    def steps(cls, rng: Random, tick: float, durations: Sequence[float] | None = None) -> list[Step]:
+        durations = rng.choice(cls.scales)
+        steps = super().steps(rng, tick, durations)[: 2 if durations[0] >= 1 else 4]
+        return [replace(step, kind=cls._with_what(rng, step)) for step in steps]
 
-    def holds(self) -> float:
-        steps = [step for actor in self.stage.schedule.actors for steps in actor.tasks for step in steps]
-        return sum(step.amount * _TIMES.get(step.kind.rpartition(" ")[2], 0) for step in steps)
+    @classmethod
+    def _with_what(cls, rng: Random, step: Step) -> str:
+        return f"{rng.choice(cls.whats)} {step.kind}".strip() if cls.whats and step.kind != "pause" else step.kind
 
-    @abstractmethod
     def locking(self, player: Player, what: str) -> Locking[Any]:
         """Return what a step acquires; `what` is the word before its kind, "" if there is none."""
+        return cast(Locking[Any], player.tool)
 
-    @abstractmethod
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
         """Return the context in which a body runs."""
+        return self.guard.held(player, lease)
 
-    async def do(self, player: Player, step: Step) -> None:
-        """Do one of these: hold for so long; try, and hold if it was free; wait for so long; cancel; pause.
+    async def do_hold(self, player: Player, step: Step) -> None:
+        asking = asyncio.create_task(_ask_the_leader(player, step.other)) if step.other else None
+        await self._hold(player, step, None)
+        if asking is not None:
+            asking.cancel()
+            await asyncio.wait([asking])
 
-        Beside a hold, ask the leader each `step.other` seconds, unless that is 0.  "plain" holds by a plain `async
-        with`; "guard" writes meanwhile while the lease stands; "steal" has another task release the lease; "poll" tries
-        again and again, each `step.other` seconds; "look" lists the contenders.
-        """
-        what, _, kind = step.kind.rpartition(" ")
-        match kind:
-            case "pause":
-                await asyncio.sleep(step.amount)
-            case "hold":
-                asking = asyncio.create_task(_ask_the_leader(player, step.other)) if step.other else None
-                await self._hold(player, what, step.amount, None)
-                if asking is not None:
-                    asking.cancel()
-                    await asyncio.wait([asking])
-            case "wait":
-                await self._hold(player, what, step.amount, step.other)
-            case "plain":
-                with contextlib.suppress(LockLostError, LockTakenError):
-                    async with self.locking(player, what) as lease:
-                        await self.body(player, lease, what, step.amount)
-            case "guard":
-                await self._hold(player, what, step.amount, None, self._write)
-            case "steal":
-                await self._hold(player, what, step.amount, None, _released_after(step.amount / 2))
-            case "poll":
-                await self._poll(player, what, step.amount, step.other)
-            case "look":
-                await self._look(player, what)
-            case "try":
-                await self._try(player, what, step.amount)
-            case "cancel":
-                await cancelled_after(int(step.amount), self._hold(player, what, 10.0, None))
-            case _:
-                raise ValueError(f"there is no step {step.kind!r}")
+    async def do_wait(self, player: Player, step: Step) -> None:
+        with suppress(TimeoutError):
+            await self._hold(player, step, step.other)
 
-    async def _hold(
-        self, player: Player, what: str, seconds: float, within: float | None, beside: Beside | None = None
-    ) -> None:
-        try:
-            async with self.locking(player, what).hold(within=within) as lease:
+    async def do_plain(self, player: Player, step: Step) -> None:
+        with suppress(LockLostError, LockTakenError):
+            async with self.locking(player, step.what) as lease:
+                await self.body(player, lease, step.what, step.amount)
+
+    async def do_guard(self, player: Player, step: Step) -> None:
+        await self._hold(player, step, None, _write)
+
+    async def do_steal(self, player: Player, step: Step) -> None:
+        async def release(player: Player, lease: Any) -> None:
+            await asyncio.sleep(step.amount / 2)
+            await lease.release()
+
+        with suppress(RuntimeError):  # the body uses a lease that another task has released
+            await self._hold(player, step, None, release)
+
+    async def _hold(self, player: Player, step: Step, within: float | None, beside: Beside | None = None) -> None:
+        with suppress(LockLostError, LockTakenError):
+            async with self.locking(player, step.what).hold(within=within) as lease:
                 other = None if beside is None else asyncio.ensure_future(beside(player, lease))
                 try:
-                    await self.body(player, lease, what, seconds)
+                    await self.body(player, lease, step.what, step.amount)
                 finally:
                     if other is not None:
                         other.cancel()
                         await asyncio.wait([other])
-        except (LockLostError, LockTakenError):
-            pass
-        except TimeoutError:
-            if within is None:
-                raise
-        except RuntimeError:  # the body uses a lease that another task has released
-            if beside is None:
-                raise
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
         """Do what a holder does."""
         with self.watched(player, lease, what):
             await asyncio.sleep(seconds)
 
-    async def _write(self, player: Player, lease: Any) -> None:
-        """Write while the lease stands; a write that its holder does not know to be made may be made anyway."""
-        lease.check()
-        await player.zk.ensure_path(_GUARDED)
-        transaction = lease.transaction()
-        transaction.create(f"{_GUARDED}/{lease.token if hasattr(lease, 'token') else 0}-", sequential=True)
-        with contextlib.suppress(zkwire.ZooKeeperError):
-            await transaction.commit()
-
-    async def _look(self, player: Player, what: str) -> None:
+    async def do_look(self, player: Player, step: Step) -> None:
         with passing():
-            found = await self.locking(player, what).contenders()
+            found = await self.locking(player, step.what).contenders()
             foreign = [each.path for each in found if each.path in self.stage.ensemble.strangers and each.session]
             if foreign:
                 self.stage.fail(f"{player.actor.name} takes {foreign} for contenders")
 
-    async def _poll(self, player: Player, what: str, seconds: float, pause: float) -> None:
+    async def do_poll(self, player: Player, step: Step) -> None:
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""
         world, guards, schedule = self.stage.world, self.stage.guards, self.stage.schedule
         shape = schedule.shape
@@ -159,75 +138,46 @@ class HeldScenario(Scenario):
         # A client whose chain is broken waits until the leader has ended its witness, twice at most.
         if schedule.faults or shape.stall:
             patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * 5 * shape.tick + shape.ending
-        held, since = -1, world.now
-        while not await self._try(player, what, seconds):
+        seen, since = -1, world.now
+        while not await self.do_try(player, step):
             count = sum(guard.count for guard in guards)
-            if count != held or any(guard.certainties() for guard in guards):
-                held, since = count, world.now
+            if count != seen or any(guard.certainties() for guard in guards):
+                seen, since = count, world.now
             if world.now > max(since, schedule.calm) + patience:
                 self.stage.fail(f"{player.actor.name} has not found the lock free for {world.now - since:.1f} s")
-            await asyncio.sleep(pause)
+            await asyncio.sleep(step.other)
 
-    async def _try(self, player: Player, what: str, seconds: float) -> bool:
-        lease = await self.locking(player, what).try_acquire()
+    async def do_try(self, player: Player, step: Step) -> bool:
+        """Return whether it was free."""
+        lease = await self.locking(player, step.what).try_acquire()
         if lease is None:
             return False
         try:
-            with self.watched(player, lease, what):
-                await asyncio.wait([asyncio.ensure_future(lease.lost())], timeout=seconds)
+            with self.watched(player, lease, step.what):
+                await asyncio.wait([asyncio.ensure_future(lease.lost())], timeout=step.amount)
         finally:
             await lease.release()
         return True
 
 
-class GuardedScenario(HeldScenario):
-    """One in which a single guard, which a subclass makes, watches all that is held."""
-
-    path: ClassVar[str]
-
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(stage)
-        self.guard = self.make_guard()
-
-    def make_guard(self) -> Guard:
-        """Return what watches the leases."""
-        return Guard(self.stage, self.path)
-
-    def locking(self, player: Player, what: str) -> Locking[Any]:
-        return cast(Locking[Any], player.tool)
-
-    def lines(self) -> list[str]:
-        return [self.path]
-
-    def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
-        return self.guard.held(player, lease)
-
-    def deletable(self) -> list[str]:
-        return self.guard.tickets()
-
-    def deleted(self, path: str) -> None:
-        self.guard.deleted(path)
-
-    def left(self) -> list[str]:
-        return self.guard.tickets()
+async def _write(player: Player, lease: Any) -> None:
+    """Write while the lease stands; a write that its holder does not know to be made may be made anyway."""
+    lease.check()
+    await player.zk.ensure_path(_GUARDED)
+    transaction = lease.transaction()
+    transaction.create(f"{_GUARDED}/{lease.token if hasattr(lease, 'token') else 0}-", sequential=True)
+    with suppress(zkwire.ZooKeeperError):
+        await transaction.commit()
 
 
 async def _ask_the_leader(player: Player, pause: float) -> None:
     while True:
-        with contextlib.suppress(zkwire.ZooKeeperError):
+        with suppress(zkwire.ZooKeeperError):
             await player.zk.sync("/")
         await asyncio.sleep(pause)
 
 
-def _released_after(seconds: float) -> Beside:
-    async def release(player: Player, lease: Any) -> None:
-        await asyncio.sleep(seconds)
-        await lease.release()
-
-    return release
-
-
-class LockScenario(GuardedScenario):
+class LockScenario(HeldScenario):
     """Several players, each with one or two tasks, at one path.
 
     The steps for "again" are those of a ReentrantLock, which is acquired again within the body.  Checked is, besides:
@@ -235,15 +185,9 @@ class LockScenario(GuardedScenario):
     """
 
     name = "lock"
-    path = _PATH
-
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        return random_tasks(rng, tick, ("", "", "", "again"))
-
-    @staticmethod
-    def poll_step(seconds: float, pause: float) -> Step | None:
-        return Step("poll", seconds, pause)
+    lines: ClassVar[Sequence[str]] = (_PATH,)
+    whats: ClassVar[Sequence[str]] = ("", "", "", "again")
+    roles = held("hold", poll="poll")
 
     def equip(self, player: Player) -> object:
         passes = len(player.actor.tasks) - 1
@@ -255,12 +199,10 @@ class LockScenario(GuardedScenario):
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
         with self.watched(player, lease, what):
-            if what == "again":
-                async with self.locking(player, what) as same:
-                    if same is not lease:
-                        self.stage.fail(f"{player.actor.name} has acquired its own lock again, and got another lease")
-                    await asyncio.sleep(seconds)
-            else:
+            again = self.locking(player, what) if what == "again" else contextlib.nullcontext(lease)
+            async with again as same:
+                if same is not lease:
+                    self.stage.fail(f"{player.actor.name} has acquired its own lock again, and got another lease")
                 await asyncio.sleep(seconds)
 
     def left(self) -> list[str]:
@@ -273,34 +215,43 @@ class LockScenario(GuardedScenario):
             self.stage.fail(f"guarded writes were made in the order of the tokens {tokens}")
 
 
+class CrowdScenario(LockScenario):
+    """Few players, each with several tickets in the line, of locks of their own: they share what a connection shows."""
+
+    name = "crowd"
+    players = (1, 3)
+    lists = (3, 4, 5, 6)
+    whats = ()
+
+    def locking(self, player: Player, what: str) -> Lock:
+        return Lock(player.zk, _PATH)
+
+
+class PollersScenario(LockScenario):
+    """Some players that try again and again; a free lock that no try finds free would keep them until the end."""
+
+    name = "pollers"
+    kinds = {"poll": 1}
+    lists = (1,)
+    scales = ((0.0,), (0.1,), (0.5,))
+    others = {"poll": (0.0, 0.001, 0.01, 0.1)}
+    whats = ()
+
+
 class TryLockScenario(LockScenario):
     """The lock that does not wait: who finds it taken does not get it, and most try again."""
 
     name = "try-lock"
     players = (2, 6)
+    kinds = {**HeldScenario.kinds, "poll": 16}
+    scales = ((0.0, 0.01, 0.1, 0.3), (0.0, 0.3, 1.0), (1.0, 4.0))
+    others = {**HeldScenario.others, "poll": (0.02, 0.03, 0.05, 0.1, 0.3, 1.0)}
+    lines = ()
+    whats = ()
+    may_end = staticmethod(refused)  # an overloaded server's refusal ends a step
 
     def make_guard(self) -> Guard:
-        return Guard(self.stage, self.path, blocks=None)
-
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        pauses = rng.choice([(0.01, 0.05), (0.1, 1.0), (0.1, 1.0)])
-        return [
-            [
-                step if step.kind in ("pause", "look") or rng.random() < 0.3 else Step("poll", step.amount / 2, pause)
-                for step in steps
-                for pause in [rng.uniform(*pauses)]
-            ]
-            for steps in random_tasks(rng, tick)
-        ]
-
-    def lines(self) -> list[str]:
-        return []
-
-    async def do(self, player: Player, step: Step) -> None:
-        """Do one of those of HeldScenario; an overloaded server's refusal ends it."""
-        with refused():
-            await super().do(player, step)
+        return Guard(self.stage, _PATH, blocks=None)
 
     def equip(self, player: Player) -> TryLock:
         return TryLock(player.zk, _PATH)
@@ -313,50 +264,3 @@ class TryLockScenario(LockScenario):
 
     def left(self) -> list[str]:
         return [path for path in self.stage.ensemble.nodes_below("/locks") if path == _PATH]
-
-
-def random_tasks(rng: Random, tick: float, whats: Sequence[str] = ()) -> list[list[Step]]:
-    """Return the steps of one player, in one or two tasks.
-
-    Arguments: `whats`, the words for what may be acquired; one that is chosen more often is listed more often.
-    """
-    tasks = [random_steps(rng, tick) for _ in range(2 if rng.random() < 0.2 else 1)]
-    if not whats:
-        return tasks
-    return [
-        [
-            step if step.kind == "pause" else replace(step, kind=f"{rng.choice(whats)} {step.kind}".strip())
-            for step in steps
-        ]
-        for steps in tasks
-    ]
-
-
-def random_steps(rng: Random, tick: float) -> list[Step]:
-    """Return some steps; also for other scenarios in which something is held."""
-    durations = rng.choice([(0.0, 0.01, 0.1, 0.5), (0.0, 0.5, 2.0), (2.0, 8.0)])  # in ticks
-    count = rng.randrange(1, 3) if 8.0 in durations else rng.randrange(1, 5)
-    steps = []
-    for _ in range(count):
-        seconds = rng.choice(durations) * tick * rng.uniform(0.5, 1.5)
-        (kind,) = rng.choices(list(_KINDS), list(_KINDS.values()))
-        if kind == "cancel":
-            steps.append(Step(kind, float(int(rng.expovariate(0.1)))))
-        elif kind == "wait":
-            steps.append(Step(kind, seconds, rng.choice([0.0, 0.001, 0.01, 1.0, 5.0])))
-        elif kind == "poll":
-            steps.append(Step(kind, seconds, rng.choice([0.05, 0.5])))
-        else:
-            steps.append(Step(kind, seconds))
-    return steps
-
-
-async def cancelled_after(turns: int, act: Coroutine[Any, Any, None]) -> None:
-    """Run `act` in a task, and cancel it after so many turns of the event loop."""
-    task = asyncio.create_task(act)
-    for _ in range(turns):
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.result()

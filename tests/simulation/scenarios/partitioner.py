@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from random import Random
 from typing import cast
 
 from recipes import Lease, Partitioner
 from tests.simulation.checks import Guard
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import Settling, refused
+from tests.simulation.scenarios.settling import refused
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
@@ -36,38 +35,27 @@ class PartitionerScenario(Scenario):
 
     name = "partitioner"
     players = (1, 4)
+    lines = tuple(f"{_PATH}/locks/{number}" for number in _PARTITIONS)
+    kinds = {"serve": 2, "pause": 1}
+    lists = (1,)
+    count = (1, 5)
+    durations = (0.0, 0.1, 0.5, 2.0, 8.0)
+    roles = {"hold": "serve"}
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        self._guards = {number: Guard(stage, f"{_PATH}/locks/{number}") for number in _PARTITIONS}
-        self._settling = Settling(stage)
+        self._guards = [Guard(stage, line) for line in self.lines]
         self._tools: dict[Player, _Tool] = {}
         self._is_served = False
-
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        steps = []
-        for _ in range(rng.randrange(1, 4)):
-            steps.append(Step("serve", rng.choice([0.0, 0.5, 2.0, 8.0]) * tick * rng.uniform(0.5, 1.5)))
-            if rng.random() < 0.5:
-                steps.append(Step("pause", rng.choice([0.1, 2.0]) * tick))
-        return [steps]
-
-    @staticmethod
-    def long_step(seconds: float) -> Step | None:
-        return Step("serve", seconds)
 
     def equip(self, player: Player) -> _Tool:
         tool = self._tools[player] = _Tool({})  # of its present process
         return tool
 
-    async def do(self, player: Player, step: Step) -> None:
-        if step.kind == "pause":
-            await asyncio.sleep(step.amount)
-        else:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(step.amount):
-                    await self._serve(player)
+    async def do_serve(self, player: Player, step: Step) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(step.amount):
+                await self._serve(player)
 
     async def _serve(self, player: Player) -> None:
         works = cast(_Tool, player.tool).works
@@ -96,7 +84,7 @@ class PartitionerScenario(Scenario):
 
     async def finish(self, player: Player) -> None:
         """Serve until all partitions are served at one moment."""
-        await self._settling.wait(player)
+        await self.settled(player)
         serving = asyncio.create_task(self._serve(player))
         while not self._is_served:
             if serving.done():
@@ -110,20 +98,11 @@ class PartitionerScenario(Scenario):
         serving.cancel()
         await asyncio.wait([serving])
 
-    def lines(self) -> list[str]:
-        return [f"{_PATH}/locks/{number}" for number in _PARTITIONS]
-
     def deletable(self) -> list[str]:
-        below = self.stage.ensemble.nodes_below
-        return [*below(f"{_PATH}/members"), *(path for guard in self._guards.values() for path in guard.tickets())]
-
-    def deleted(self, path: str) -> None:
-        for guard in self._guards.values():
-            guard.deleted(path)
+        return [*self.stage.ensemble.nodes_below(f"{_PATH}/members"), *self.tickets()]
 
     def left(self) -> list[str]:
-        below = self.stage.ensemble.nodes_below
-        return [*below(f"{_PATH}/members"), *(path for n in _PARTITIONS for path in below(f"{_PATH}/locks/{n}"))]
+        return self.deletable()
 
 
 async def _stop(works: dict[int, asyncio.Task[None]], partitions: set[int]) -> None:

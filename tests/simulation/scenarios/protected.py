@@ -2,16 +2,14 @@
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from random import Random
 from typing import Final, Literal
 
 import zkwire
 from tests.simulation.loop import Machine
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import Settling, is_passing, synced
+from tests.simulation.scenarios.settling import is_passing
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire import Create, Stat
@@ -43,43 +41,38 @@ class ProtectedScenario(Scenario):
 
     name = "protected-create"
     players = (1, 3)
+    kinds = dict.fromkeys(("ephemeral", "persistent", "named", "several", "pipeline", "pause"), 1.0) | {"cancelled": 2}
+    count = (3, 11)
+    durations = (0.0, 0.001, 0.01, 0.2, 1.0)
+    others = {"cancelled": (0.0, 1.0)}
+    roles = {"create": "ephemeral"}
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
-        self._numbers = itertools.count(1)
         self._made: dict[bytes, _Made] = {}  # by the data
-        self._settling = Settling(stage)
         stage.ensemble.preset([_PATH])
-
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        return [_steps(rng, tick) for _ in range(rng.choice([1, 1, 2]))]
-
-    @staticmethod
-    def written_step() -> Step:
-        return Step("ephemeral")
 
     def equip(self, player: Player) -> None:
         return None
 
-    async def do(self, player: Player, step: Step) -> None:
-        match step.kind:
-            case "pause":
-                await asyncio.sleep(step.amount)
-            case "ephemeral" | "persistent":
-                await self._create(player, is_ephemeral=step.kind == "ephemeral")
-            case "named":
-                data, made = self._begin(player, is_ephemeral=True)
-                creating = player.zk.create_and_stat(f"{_PATH}/{data.decode()}", data, ephemeral=True, recover=True)
-                await self._judge(made, creating)
-            case "several":
-                await asyncio.gather(*(self._create(player, is_ephemeral=bool(at % 2)) for at in range(4)))
-            case "pipeline":
-                await self._pipeline(player)
-            case "cancelled":
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(step.amount):
-                        await self._create(player, is_ephemeral=step.other == 1)
+    async def do_ephemeral(self, player: Player, step: Step) -> None:
+        await self._create(player, is_ephemeral=True)
+
+    async def do_persistent(self, player: Player, step: Step) -> None:
+        await self._create(player, is_ephemeral=False)
+
+    async def do_named(self, player: Player, step: Step) -> None:
+        data, made = self._begin(player, is_ephemeral=True)
+        creating = player.zk.create_and_stat(f"{_PATH}/{data.decode()}", data, ephemeral=True, recover=True)
+        await self._judge(made, creating)
+
+    async def do_several(self, player: Player, step: Step) -> None:
+        await asyncio.gather(*(self._create(player, is_ephemeral=bool(at % 2)) for at in range(4)))
+
+    async def do_cancelled(self, player: Player, step: Step) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(step.amount):
+                await self._create(player, is_ephemeral=step.other == 1)
 
     async def _create(self, player: Player, *, is_ephemeral: bool) -> None:
         data, made = self._begin(player, is_ephemeral=is_ephemeral)
@@ -89,7 +82,7 @@ class ProtectedScenario(Scenario):
         await self._judge(made, creating, is_protected=True)
 
     def _begin(self, player: Player, *, is_ephemeral: bool) -> tuple[bytes, _Made]:
-        data = f"{player.actor.name}-{next(self._numbers)}".encode()
+        data = f"{player.actor.name}-{next(self.numbers)}".encode()
         made = self._made[data] = _Made(player, player.machine, player.zk.session_id, is_ephemeral)
         return data, made
 
@@ -121,7 +114,7 @@ class ProtectedScenario(Scenario):
         elif isinstance(error, zkwire.ServerError) and "may have been" not in str(error):
             made.outcome = "not made"
 
-    async def _pipeline(self, player: Player) -> None:
+    async def do_pipeline(self, player: Player, step: Step) -> None:
         """Create two nodes and list the parent in one write."""
         begun = [self._begin(player, is_ephemeral=is_ephemeral) for is_ephemeral in (True, False)]
         creates = [Create(f"{_PATH}/p-", data, ephemeral=made.is_ephemeral, protected=True) for data, made in begun]
@@ -140,8 +133,7 @@ class ProtectedScenario(Scenario):
 
     async def finish(self, player: Player) -> None:
         """When all is over, compare what this process was answered with the nodes that exist."""
-        await self._settling.wait(player)
-        await synced(player, _PATH)
+        await self.settled(player, _PATH)
         nodes = self._nodes()
         for data, made in self._made.items():
             if made.machine is player.machine and (not made.is_ephemeral or made.session_id == player.zk.session_id):
@@ -176,14 +168,3 @@ class ProtectedScenario(Scenario):
         for data, made in self._made.items():
             if not made.is_ephemeral:
                 self._compare(data, made, nodes)
-
-
-def _steps(rng: Random, tick: float) -> list[Step]:
-    steps = []
-    for _ in range(rng.randrange(3, 12)):
-        kind = rng.choice(
-            ["ephemeral", "persistent", "named", "cancelled", "cancelled", "several", "pipeline", "pause"]
-        )
-        seconds = rng.choice([0.0, 0.001, 0.01, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)
-        steps.append(Step(kind, seconds, float(rng.randrange(2))))
-    return steps

@@ -1,27 +1,27 @@
 """The queue: players that put items, take them for good, and claim them."""
 
 import asyncio
-import itertools
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from random import Random
-from typing import cast
+from typing import Final, cast
 
 import zkwire
 from recipes import Item, LockLostError, Queue
 from tests.simulation.checks import Guard
 from tests.simulation.loop import DiedError
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.lock import cancelled_after
-from tests.simulation.scenarios.settling import Settling, is_passing, synced
+from tests.simulation.scenarios.settling import is_passing, passing
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
-_PATH = "/queues/a"
-_ENTRIES = f"{_PATH}/entries"
-_NODES = {_ENTRIES, *(f"{_PATH}/{name}" for name in ("taken", "consumers", "producers", "room"))}
-_MOST = 4
-_WITHIN = 2.0  # seconds
-_TAKES = {"get", "iterate", "cancel get", "claim", "fail", "own"}
+_PATH: Final = "/queues/a"
+_NODES: Final = [f"{_PATH}/{name}" for name in ("entries", "taken", "consumers", "producers", "room")]
+_MOST: Final = 4
+_WITHIN: Final = 2.0  # seconds
+_TAKES: Final = ("get", "iterate", "claim", "fail", "own")
+_PUTS: Final = ("put", "put-many")
 
 
 @dataclass(eq=False)
@@ -29,12 +29,12 @@ class _Known:
     """What became of one item: `was_put` is what the producer knows; `guard` watches its claims."""
 
     guard: Guard
+    series: tuple[object, int]  # the task that has put it, and its priority
+    number: int
     was_put: str = "unknown"
     gets: int = 0
     bodies: int = 0  # of claims, that have ended normally
     handled: int = 0  # of these, those that know that the item is deleted
-    series: tuple[object, int] = (None, 0)  # the task that has put it, and its priority
-    number: int = 0
 
 
 @dataclass(eq=False)
@@ -43,13 +43,14 @@ class _Tool:
     cancelled_in: list[int] = field(default_factory=list)  # the session of each get that was cancelled
 
 
-class HandlingError(Exception):
+class _HandlingError(Exception):
     """The body of a claim fails."""
 
 
 class QueueScenario(Scenario):
-    """Steps: "put", "put many", "get", "claim", "fail" (a claim whose body fails), "cancel put", "cancel get", "pause",
-    "peek" (and the size, and all claims), "iterate" (for so long); in some schedules the queue is bounded.
+    """Steps: "put", "put-many", "get", "claim", "fail" (a claim whose body fails), "own" (put and claim), "pause",
+    "peek" (and the size, and all claims), "iterate" (for so long); in some schedules the queue is bounded ("bound").
+    The other number is the priority of what is put, and how long to wait for what is taken.
 
     At the end the players take what is left.  Checked is: an item whose put has returned is taken, once; an item whose
     put has failed for certain is not; of one item no two claims are certain; what one task takes, if no other one takes
@@ -58,83 +59,63 @@ class QueueScenario(Scenario):
 
     name = "queue"
     players = (1, 4)
+    kinds = dict.fromkeys(("cancel put", "fail", "cancel get", "iterate", "peek"), 1.0) | {"pause": 3, "claim": 3}
+    kinds |= {"put": 4, "put-many": 2, "get": 4}
+    count = (2, 9)
+    durations = (0.0, 0.01, 0.3, 2.0)
+    others = dict.fromkeys(("get", "claim", "fail"), (0.0, 0.1, 5.0)) | dict.fromkeys(_PUTS, (0.0, 100.0, 100.0))
+    roles = {"hold": "own"}
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
         self._items: dict[bytes, _Known] = {}
-        self._numbers = itertools.count(1)
         self._may_be_lost = 0  # sessions that have ended while an item may have been on its way
         self._taken: list[bytes] = []
-        self._settling = Settling(stage)
-        takers = [
-            steps
-            for actor in stage.schedule.actors
-            for steps in actor.tasks
-            if any(step.kind in _TAKES for step in steps)
-        ]
-        kinds = {step.kind for steps in takers for step in steps}
-        self._is_ordered = len(takers) == 1 and not kinds & {"fail", "cancel get", "iterate"}
-        steps = [step.kind for actor in stage.schedule.actors for each in actor.tasks for step in each]
-        self._maxsize = _MOST if "bound" in steps else None
+        lists = [steps for actor in stage.schedule.actors for steps in actor.tasks]
+        takers = [steps for steps in lists if any(step.kind in _TAKES for step in steps)]
+        is_orderly = not any(step.kind in ("fail", "iterate") or step.turns >= 0 for steps in takers for step in steps)
+        self._is_ordered = len(takers) == 1 and is_orderly
+        is_bound = any(step.kind == "bound" for steps in lists for step in steps)
+        self._maxsize = _MOST if is_bound else None
+        self._within = _WITHIN if is_bound else None
 
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        role = rng.choice(["both", "both", "producer", "consumer"])
-        tasks = [_steps(rng, tick, role) for _ in range(rng.choice([1, 1, 2]))]
+    @classmethod
+    def tasks(cls, rng: Random, tick: float) -> list[list[Step]]:
+        role = rng.choice([(), (), _TAKES, _PUTS])
+        tasks = [[step for step in steps if step.kind not in role] for steps in super().tasks(rng, tick)]
         if rng.random() < 0.1:
             tasks[0].insert(0, Step("bound"))  # for all players
         return tasks
 
-    @staticmethod
-    def long_step(seconds: float) -> Step | None:
-        return Step("own", seconds)
-
     def equip(self, player: Player) -> _Tool:
         return _Tool(Queue(player.zk, _PATH, self._maxsize))
 
-    async def do(self, player: Player, step: Step) -> None:
-        """Do one of these: put; put several; take within so long; claim for so long; the same cancelled; pause."""
-        tool = cast(_Tool, player.tool)
-        match step.kind:
-            case "bound":
-                pass  # see `_maxsize`
-            case "pause":
-                await asyncio.sleep(step.amount)
-            case "peek":
-                await self._peek(player, tool)
-            case "iterate":
-                await self._iterate(player, tool, step.amount)
-            case "put":
-                await self._put(tool, 1, int(step.other))
-            case "put many":
-                await self._put(tool, 3, int(step.other))
-            case "cancel put":
-                await cancelled_after(int(step.amount), self._put(tool, 1, int(step.other)))
-            case "get":
-                await self._get(player, tool, step.amount)
-            case "cancel get":
-                await cancelled_after(int(step.amount), self._get(player, tool, 10.0))
-            case "claim":
-                await self._claim(player, tool, step.amount, step.other)
-            case "fail":
-                await self._claim(player, tool, step.amount, step.other, fails=True)
-            case "own":
-                await self._put(tool, 1, 0)
-                await self._claim(player, tool, 10.0, step.amount)
+    async def do_bound(self, player: Player, step: Step) -> None:
+        """Do nothing: see `_maxsize`."""
 
-    async def _put(self, tool: _Tool, count: int, priority: int) -> None:
-        series = asyncio.current_task(), priority
+    async def do_put(self, player: Player, step: Step) -> None:
+        await self._put(player, 1, int(step.other))
+
+    async def do_put_many(self, player: Player, step: Step) -> None:
+        await self._put(player, 3, int(step.other))
+
+    async def do_own(self, player: Player, step: Step) -> None:
+        await self._put(player, 1, 0)
+        await self._claim(player, replace(step, other=10.0))
+
+    async def _put(self, player: Player, count: int, priority: int) -> None:
         items = {}
         for _ in range(count):
-            number = next(self._numbers)
+            number = next(self.numbers)
             guard = Guard(self.stage, f"{_PATH}/taken", blocks=None)
-            items[f"item {number}".encode()] = _Known(guard, series=series, number=number)
+            items[f"item {number}".encode()] = _Known(guard, (asyncio.current_task(), priority), number)
         self._items |= items
+        queue = cast(_Tool, player.tool).queue
         try:
             if count == 1:
-                await tool.queue.put(next(iter(items)), priority, within=None if self._maxsize is None else _WITHIN)
+                await queue.put(next(iter(items)), priority, within=self._within)
             else:
-                await tool.queue.put_many(list(items), priority, within=None if self._maxsize is None else _WITHIN)
+                await queue.put_many(list(items), priority, within=self._within)
         except TimeoutError:
             was_put = "no"
         except zkwire.ConnectionLostError as error:
@@ -148,46 +129,22 @@ class QueueScenario(Scenario):
         for known in items.values():
             known.was_put = was_put
 
-    async def _peek(self, player: Player, tool: _Tool) -> None:
-        try:
-            first, size, claims = await tool.queue.peek(), await tool.queue.size(), await tool.queue.claims()
-        except zkwire.ZooKeeperError as error:
-            if not is_passing(error):
-                raise
-            return
-        if first is not None and (first not in self._items or self._items[first].was_put == "no"):
-            self.stage.fail(f"{player.actor.name} sees {first!r}, which nobody has put")
-        if size < 0 or len(claims) > len(self._items):
-            self.stage.fail(f"{player.actor.name} sees {size} items and {len(claims)} claims")
+    async def do_peek(self, player: Player, step: Step) -> None:
+        queue = cast(_Tool, player.tool).queue
+        with passing():
+            first, size, claims = await queue.peek(), await queue.size(), await queue.claims()
+            if first is not None and (first not in self._items or self._items[first].was_put == "no"):
+                self.stage.fail(f"{player.actor.name} sees {first!r}, which was not put")
+            if size < 0 or len(claims) > len(self._items):
+                self.stage.fail(f"{player.actor.name} sees {size} items and {len(claims)} claims")
 
-    async def _iterate(self, player: Player, tool: _Tool, seconds: float) -> None:
-        """Take what comes, one after the other, for so long."""
-        session_id = player.zk.session_id
+    @contextlib.contextmanager
+    def _taking(self, player: Player) -> Iterator[None]:
+        """Count an item as one that may be lost if its session ends while it is on its way, or on its way back."""
+        session_id, is_put_back = player.zk.session_id, False
         try:
-            async with asyncio.timeout(seconds):
-                async for data in tool.queue:
-                    self._took(data)
-        except TimeoutError:
-            tool.cancelled_in.append(session_id)
-        except DiedError:
-            self._may_be_lost += 1
-            raise
-        except zkwire.ZooKeeperError as error:
-            if not is_passing(error):
-                raise
-        finally:
-            self._may_be_lost += player.zk.session_id != session_id
-
-    def _took(self, data: bytes) -> None:
-        self._items[data].gets += 1
-        self._taken.append(data)
-        self._check(data)
-
-    async def _get(self, player: Player, tool: _Tool, within: float) -> None:
-        session_id = player.zk.session_id
-        is_put_back = False
-        try:
-            data = await tool.queue.get(within=within)
+            with passing():
+                yield
         except DiedError:
             self._may_be_lost += 1
             raise
@@ -196,30 +153,45 @@ class QueueScenario(Scenario):
             raise
         except TimeoutError:
             is_put_back = True
-        except zkwire.ZooKeeperError as error:
-            if not is_passing(error):
-                raise
-        else:
-            self._took(data)
         finally:
             if player.zk.session_id != session_id:
                 self._may_be_lost += 1
             elif is_put_back:  # and may be lost if the session ends meanwhile
-                tool.cancelled_in.append(session_id)
+                cast(_Tool, player.tool).cancelled_in.append(session_id)
 
-    async def _claim(self, player: Player, tool: _Tool, within: float, seconds: float, *, fails: bool = False) -> None:
+    async def do_iterate(self, player: Player, step: Step) -> None:
+        """Take what comes, one after the other, for so long."""
+        with self._taking(player):
+            async with asyncio.timeout(step.amount):
+                async for data in cast(_Tool, player.tool).queue:
+                    self._items[data].gets += 1
+                    self._took(data)
+
+    async def do_get(self, player: Player, step: Step) -> None:
+        with self._taking(player):
+            data = await cast(_Tool, player.tool).queue.get(within=step.other)
+            self._items[data].gets += 1
+            self._took(data)
+
+    async def do_claim(self, player: Player, step: Step) -> None:
+        await self._claim(player, step)
+
+    async def do_fail(self, player: Player, step: Step) -> None:
+        await self._claim(player, step)
+
+    async def _claim(self, player: Player, step: Step) -> None:
         item: Item | None = None
         try:
-            async with tool.queue.claim(within=within) as item:
+            async with cast(_Tool, player.tool).queue.claim(within=step.other) as item:
                 known = self._items[item.data]
                 with known.guard.held(player, item, "claim"):
                     if known.gets or known.handled:
                         self.stage.fail(f"{player.actor.name} has claimed {item.data!r}, which was taken before")
-                    await asyncio.sleep(seconds)
-                if fails:
-                    raise HandlingError
+                    await asyncio.sleep(step.amount)
+                if step.kind == "fail":
+                    raise _HandlingError
                 known.bodies += 1
-        except (TimeoutError, LockLostError, HandlingError):
+        except (TimeoutError, LockLostError, _HandlingError):
             # An item goes back to its place, also one that was claimed when the time was up.
             if item is not None or self.left():
                 self._is_ordered = False
@@ -228,11 +200,11 @@ class QueueScenario(Scenario):
                 raise
             self._is_ordered = False
         else:
-            self._items[item.data].handled += 1
-            self._taken.append(item.data)
-            self._check(item.data)
+            known.handled += 1
+            self._took(item.data)
 
-    def _check(self, data: bytes) -> None:
+    def _took(self, data: bytes) -> None:
+        self._taken.append(data)
         known = self._items[data]
         if known.gets + known.handled > 1:
             self.stage.fail(f"{data!r} was got {known.gets} times, and {known.handled} claims of it have succeeded")
@@ -241,18 +213,18 @@ class QueueScenario(Scenario):
 
     async def finish(self, player: Player) -> None:
         """Take what is left, together with the other players."""
-        tool = cast(_Tool, player.tool)
-        await self._settling.wait(player)
+        await self.settled(player)
         if self._is_ordered:
             self._check_order()
             self._is_ordered = False
         # The removal of a watch is not repeated when an overloaded server refuses it: such a watch fires now.
-        await self._put(tool, 1, 100)
+        await self._put(player, 1, 100)
         # A put whose outcome is unknown may still be carried out until then.
-        await synced(player, _PATH)
+        await self.settled(player, _PATH)
         # Not the lines: other players wait in them at this moment.
         while any(not path.startswith((f"{_PATH}/consumers/", f"{_PATH}/producers/")) for path in self.left()):
-            await self._get(player, tool, 1.0)
+            await self.do_get(player, Step("get", other=1.0))
+        tool = cast(_Tool, player.tool)
         self._may_be_lost += sum(player.zk.session_id != session_id for session_id in tool.cancelled_in)
 
     def _check_order(self) -> None:
@@ -260,15 +232,11 @@ class QueueScenario(Scenario):
         for data in self._taken:
             known = self._items[data]
             if known.number < last.get(known.series, 0):
-                self.stage.fail(f"{data!r} was taken behind one that the same task has put later: {self._taken}")
+                self.stage.fail(f"{data!r} was taken after one that the same task has put later: {self._taken}")
             last[known.series] = known.number
 
     def deletable(self) -> list[str]:
         return [path for path in self.stage.ensemble.nodes_below(f"{_PATH}/taken") if "/_c_" in path]
-
-    def deleted(self, path: str) -> None:
-        for known in self._items.values():
-            known.guard.deleted(path)
 
     def left(self) -> list[str]:
         return [path for path in self.stage.ensemble.nodes_below(_PATH) if path not in _NODES]
@@ -280,36 +248,4 @@ class QueueScenario(Scenario):
             if known.was_put == "yes" and not known.gets and not known.bodies
         ]
         if len(lost) > self._may_be_lost:
-            self.stage.fail(f"nobody has got {lost}, and {self._may_be_lost} may be lost")
-
-
-def _steps(rng: Random, tick: float, role: str) -> list[Step]:
-    puts, takes = role != "consumer", role != "producer"
-    kinds = {
-        "put": 4 * puts,
-        "put many": 2 * puts,
-        "cancel put": puts,
-        "get": 4 * takes,
-        "claim": 3 * takes,
-        "fail": takes,
-        "cancel get": takes,
-        "iterate": takes,
-        "peek": 1,
-        "pause": 3,
-    }
-    steps = []
-    for _ in range(rng.randrange(2, 10)):
-        (kind,) = rng.choices(list(kinds), list(kinds.values()))
-        seconds = rng.choice([0.0, 0.01, 0.3, 2.0]) * tick * rng.uniform(0.5, 1.5)
-        match kind:
-            case "pause" | "iterate":
-                steps.append(Step(kind, seconds))
-            case "put" | "put many":
-                steps.append(Step(kind, 0.0, float(rng.choice([0, 100, 100]))))
-            case "get":
-                steps.append(Step(kind, rng.choice([0.0, 0.1, 5.0])))
-            case "claim" | "fail":
-                steps.append(Step(kind, rng.choice([0.0, 0.1, 5.0]), seconds))
-            case _:
-                steps.append(Step(kind, float(int(rng.expovariate(0.1))), 100.0))
-    return steps
+            self.stage.fail(f"{lost} were never taken, and {self._may_be_lost} may be lost")

@@ -3,30 +3,30 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from random import Random
 from typing import Any, Final, cast
 
 from recipes import Lease, ReadWriteLock, WriteLease
 from recipes.line.locking import Locking
 from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX
 from tests.simulation.checks import Guard
-from tests.simulation.scenarios.lock import GuardedScenario, random_tasks
+from tests.simulation.scenarios.lock import HeldScenario, held
 from tests.simulation.scenarios.settling import refused
-from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
 _PATH: Final = "/locks/rw"
 _PAUSE: Final = 0.1  # seconds
 
 
-class ReadWriteLockScenario(GuardedScenario):
+class ReadWriteLockScenario(HeldScenario):
     """The steps of HeldScenario, each for "read", "write" or "downgrade": to write, and then to go on as a reader.
 
     A writer's token is greater than those of all before; a reader's is greater than those of all writers before.
     """
 
     name = "read-write-lock"
-    path = _PATH
+    lines = (_PATH,)
+    whats = ("read", "read", "read", "write", "write", "downgrade")
+    roles = held("write hold", together="read hold")
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
@@ -36,19 +36,7 @@ class ReadWriteLockScenario(GuardedScenario):
 
     def make_guard(self) -> Guard:
         # Readers hold in any order, so the guard cannot compare all tokens.
-        return Guard(self.stage, self.path, fits=fits, blocks=self._blocks, grows=False)
-
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        return random_tasks(rng, tick, ("read", "read", "read", "write", "write", "downgrade"))
-
-    @staticmethod
-    def long_step(seconds: float) -> Step | None:
-        return Step("write hold", seconds)
-
-    @staticmethod
-    def together(seconds: float) -> Step | None:
-        return Step("read hold", seconds)
+        return Guard(self.stage, _PATH, fits=fits, blocks=self._blocks, grows=False)
 
     def equip(self, player: Player) -> ReadWriteLock:
         return ReadWriteLock(player.zk, _PATH, prefer=player.rng.choice([None, None, "readers", "writers"]))
@@ -76,24 +64,23 @@ class ReadWriteLockScenario(GuardedScenario):
         if what != "downgrade":
             await super().body(player, lease, what, seconds)
             return
-        with self.watched(player, lease, "write"):
-            await asyncio.sleep(seconds / 2)
+        await super().body(player, lease, "write", seconds / 2)
         self._downgraded.add(lease.path.rpartition("/")[2])
         self._former.append((player, lease))
-        reading = await self._downgraded_lease(lease)
-        with self.guard.held(player, reading, "read"):
+        with self.guard.held(player, await _downgraded(lease), "read"):
             await asyncio.sleep(seconds / 2)
-
-    async def _downgraded_lease(self, lease: WriteLease) -> Lease:
-        while True:
-            with refused():
-                return await lease.downgrade()
-            await asyncio.sleep(_PAUSE)
 
     def _blocks(self, name: str, kind: str) -> bool:
         if kind == "write":
             return READ_PREFIX in name or WRITE_PREFIX in name  # and not a ticket at the gate of waiting writers
         return WRITE_PREFIX in name and name not in self._downgraded
+
+
+async def _downgraded(lease: WriteLease) -> Lease:
+    while True:
+        with refused():
+            return await lease.downgrade()
+        await asyncio.sleep(_PAUSE)
 
 
 def fits(kinds: Sequence[str]) -> bool:

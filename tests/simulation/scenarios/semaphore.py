@@ -10,7 +10,7 @@ import zkwire
 from recipes import PermitsError, Semaphore
 from tests.simulation.checks import Guard
 from tests.simulation.ensemble.history import Replica
-from tests.simulation.scenarios.lock import GuardedScenario, cancelled_after, random_tasks
+from tests.simulation.scenarios.lock import HeldScenario, held
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire.testing.memory.state import Settings
@@ -20,8 +20,8 @@ _FIRST: Final = 2
 _MOMENT: Final = 0.1  # seconds
 
 
-class SemaphoreScenario(GuardedScenario):
-    """The steps of HeldScenario, "resize" and "cancelled-resize", and "follow", which watches the number of permits.
+class SemaphoreScenario(HeldScenario):
+    """The steps of HeldScenario, "resize", and "follow", which watches the number of permits.
 
     A ticket owns if fewer stood before it than the number was, at some moment since it was created: this is checked.
     It follows that no more are held than the number ever was since the youngest of their tickets was created, and this
@@ -33,7 +33,8 @@ class SemaphoreScenario(GuardedScenario):
 
     name = "semaphore"
     players = (3, 5)
-    path = _PATH
+    lines = (_PATH,)
+    roles = held("hold", follow="follow", resize="resize")
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
@@ -41,24 +42,22 @@ class SemaphoreScenario(GuardedScenario):
         self._heard: dict[Player, list[tuple[float, int]]] = {}
 
     def make_guard(self) -> Guard:
-        return Guard(self.stage, self.path, fits=self._fits, blocks=None, grows=False)
+        return Guard(self.stage, _PATH, fits=self._fits, blocks=None, grows=False)
 
-    @staticmethod
-    def tasks(rng: Random, tick: float) -> list[list[Step]]:
-        tasks = random_tasks(rng, tick)
+    @classmethod
+    def tasks(cls, rng: Random, tick: float) -> list[list[Step]]:
+        def resize(turns: int = -1) -> Step:
+            return Step("resize", float(rng.randint(1, 4)), turns=turns)
+
+        tasks = super().tasks(rng, tick)
         if rng.random() < 0.5:
             for _ in range(rng.randrange(1, 4)):
                 steps = rng.choice(tasks)
-                kind = rng.choice(["resize", "resize", "cancelled-resize"])
-                step = Step(kind, float(rng.randint(1, 4)), float(int(rng.expovariate(0.1))))
-                steps.insert(rng.randrange(len(steps) + 1), step)
+                turns = rng.choice([-1, -1, int(rng.expovariate(0.1))])
+                steps.insert(rng.randrange(len(steps) + 1), resize(turns))
         elif rng.random() < 0.3:
-            tasks.append([Step("resize", float(rng.randint(1, 4))) for _ in range(rng.randrange(5, 20))])
+            tasks.append([resize() for _ in range(rng.randrange(5, 20))])
         return tasks
-
-    @staticmethod
-    def resizing(seconds: float, permits: int) -> tuple[Step, Step]:
-        return Step("follow", seconds), Step("resize", float(permits))
 
     def equip(self, player: Player) -> Semaphore:
         return Semaphore(player.zk, _PATH, _FIRST)
@@ -76,9 +75,9 @@ class SemaphoreScenario(GuardedScenario):
         before = self.stage.world.now - _MOMENT
         return max((zxid for at, zxid in self._heard.get(player, ()) if at <= before), default=0)
 
-    async def _follow(self, player: Player, seconds: float) -> None:
+    async def do_follow(self, player: Player, step: Step) -> None:
         """Watch the number of permits for so long; the connection may break meanwhile."""
-        heard, until = self._heard.setdefault(player, []), self.stage.world.now + seconds
+        heard, until = self._heard.setdefault(player, []), self.stage.world.now + step.amount
         while self.stage.world.now < until:
             try:
                 node, watch = await player.zk.get_and_watch(_PATH)
@@ -97,27 +96,18 @@ class SemaphoreScenario(GuardedScenario):
     def _fits(self, kinds: Sequence[str]) -> bool:
         return len(kinds) <= max(self._history.numbers_since(max(map(int, kinds))))
 
-    async def do(self, player: Player, step: Step) -> None:
-        """Do one of those of HeldScenario, or set another number, and perhaps give up after some turns of the loop."""
+    async def act(self, player: Player, step: Step) -> None:
         try:
-            match step.kind:
-                case "resize":
-                    await self._resize(player, int(step.amount))
-                case "cancelled-resize":
-                    await cancelled_after(int(step.other), self._resize(player, int(step.amount)))
-                case "follow":
-                    await self._follow(player, step.amount)
-                case _:
-                    await super().do(player, step)
+            await super().act(player, step)
         except PermitsError as error:
             # Another player has set another number before this one knew the first.
             if not error.stored or int(error.stored) == _FIRST:
                 raise
             player.tool = Semaphore(player.zk, _PATH, None)
-            await self.do(player, step)
+            await self.act(player, step)
 
-    async def _resize(self, player: Player, permits: int) -> None:
-        before = self._history.zxid()
+    async def do_resize(self, player: Player, step: Step) -> None:
+        before, permits = self._history.zxid(), int(step.amount)
         await cast(Semaphore, player.tool).resize(permits)
         if permits not in self._history.numbers_since(before):
             self.stage.fail(f"{player.actor.name} has set {permits} permits, but there were {self._history}")

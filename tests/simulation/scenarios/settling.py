@@ -3,10 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import zkwire
 from tests.simulation.loop import Machine
-from tests.simulation.stage import Player, Stage
+
+if TYPE_CHECKING:
+    from tests.simulation.stage import Player, Stage
 
 _AGAIN_IN = 0.5  # seconds
 _APART = 0.5  # seconds: players do not go on at exactly one moment
@@ -24,7 +27,7 @@ class Moment:
         self.has_come = False
         self._waiting: list[tuple[Machine, asyncio.Future[None]]] = []
 
-    async def wait(self, player: Player) -> None:
+    async def wait(self, player: "Player") -> None:
         """Wait until it has happened."""
         if not self.has_come:
             future: asyncio.Future[None] = player.machine.create_future()
@@ -43,12 +46,12 @@ class Moment:
 class Settling:
     """Waits until all faults are over and all players have done their steps."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: "Stage") -> None:
         self._stage = stage
         self._done: set[Player] = set()
         self._moment = Moment()
 
-    async def wait(self, player: Player) -> None:
+    async def wait(self, player: "Player") -> None:
         """Wait for that moment; to be called by each player, first of all in `finish`."""
         world, calm = self._stage.world, self._stage.schedule.calm
         self._done.add(player)
@@ -88,7 +91,7 @@ def refused(*further: type[Exception]) -> Iterator[None]:
             raise
 
 
-async def synced(player: Player, path: str) -> None:
+async def synced(player: "Player", path: str) -> None:
     """Wait until the player's server has all that was written before.
 
     By a transaction that changes nothing, and not by a sync: a leader that was cut off answers syncs for up to a tick
