@@ -7,7 +7,6 @@ import sys
 import pytest
 
 import zkwire
-from tests.support.recipes import until
 from zkwire.testing import Server
 
 # A job that a shell runs in the background inherits that SIGINT is ignored: the programs must not depend on that.
@@ -35,11 +34,6 @@ PROGRAMS = {
 async def main():
     zk = await client()
 """,
-    "main fails with the client open": """
-async def main():
-    zk = await client()
-    raise RuntimeError("main fails")
-""",
     "main returns, the client's block is in another task": """
 async def main():
     started = asyncio.Event()
@@ -50,16 +44,6 @@ async def main():
 async def main():
     zk = await client()
     await asyncio.sleep(60)
-""",
-    "Ctrl-C, the client's block is in another task": """
-async def main():
-    started = asyncio.Event()
-    task = asyncio.create_task(in_block(started))
-    await asyncio.sleep(60)
-""",
-    "Ctrl-C, the client's block is in main": """
-async def main():
-    await in_block(asyncio.Event())
 """,
 }
 
@@ -81,20 +65,3 @@ async def test_the_session_ends_with_the_program(program: str) -> None:
         assert len(server.sessions) == 1
         assert b"never retrieved" not in errors
         assert b"was destroyed" not in errors
-
-
-async def test_a_program_ends_soon_although_the_server_does_not_answer() -> None:
-    async with Server() as server:
-        running = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", HEAD + PROGRAMS["Ctrl-C, the client is open"] + "\nasyncio.run(main())"),
-            server.hosts,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        assert running.stdout is not None
-        assert await running.stdout.readline() == b"ready\n"
-        server.pause()
-        running.send_signal(signal.SIGINT)
-        await until(lambda: running.returncode is not None, limit=10)
-        await running.wait()
-        server.resume()

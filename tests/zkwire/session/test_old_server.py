@@ -27,18 +27,11 @@ VERBS: dict[str, tuple[int, Callable[[Client], Awaitable[object]]]] = {
 async def old(peer: Peer) -> None:
     """ZooKeeper 3.4: the reading thread refuses an unknown operation, before answers that are under way."""
     await peer.handshake()
-    waiting = []
     while True:
         request = await peer.request()
         if request.opcode in _UNKNOWN:
             await peer.reply(request.xid, err=rogue.UNIMPLEMENTED, zxid=-1)
             return
-        if request.opcode == rogue.GET_DATA and request.body[4:9] == b"/slow":
-            waiting.append(request)
-            continue
-        for before in waiting:
-            await peer.answer(before)
-        waiting.clear()
         await peer.answer(request)
         if request.opcode == rogue.CLOSE_SESSION:
             return

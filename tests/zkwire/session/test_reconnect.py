@@ -2,7 +2,6 @@
 
 import asyncio
 import struct
-from collections.abc import Callable
 
 import pytest
 
@@ -13,8 +12,6 @@ from tests.support.proxy import Frame, Proxy
 from tests.support.set_watches import lists_of
 from tests.zkwire.session.verbs import ALL
 from zkwire import SessionState, WatchEventType
-from zkwire.session.opening import open_link
-from zkwire.session.transport import Link
 from zkwire.testing import RealServer
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
@@ -35,35 +32,20 @@ def set_watches(frame: Frame) -> tuple[int, list[list[str]]]:
 # -- resuming ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_is_kept_can_be_resumed_by_id_and_password(zookeeper: RealServer, path: str) -> None:
+async def test_a_kept_session_is_resumed_by_its_password_and_no_session_begins_in_its_place(
+    zookeeper: RealServer, path: str
+) -> None:
     first = await zkwire.connect(zookeeper.hosts)
     await first.create(path, ephemeral=True)
     session_id, password = first.session_id, first.session_password
     await first.close(keep_session=True)
+    with pytest.raises(zkwire.SessionExpiredError, match=f"{session_id:#x}"):
+        await zkwire.connect(zookeeper.hosts, session_id=session_id, session_password=b"x" * 16)
     async with zkwire.connect(zookeeper.hosts, session_id=session_id, session_password=password) as second:
         assert (second.session_id, second.session_password) == (session_id, password)
         stat = await second.exists(path)
         assert stat is not None
         assert stat.ephemeral_owner == session_id
-    async with zkwire.connect(zookeeper.hosts) as other:
-        assert await other.exists(path) is None
-
-
-async def resumed(server: RealServer, zk: zkwire.Client) -> zkwire.Client:
-    return await zkwire.connect(server.hosts, session_id=zk.session_id, session_password=zk.session_password)
-
-
-async def test_a_wrong_password_is_reported_as_an_expired_session(zookeeper: RealServer) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        with pytest.raises(zkwire.SessionExpiredError, match=f"{zk.session_id:#x}"):
-            await zkwire.connect(zookeeper.hosts, session_id=zk.session_id, session_password=b"x" * 16)
-        await zk.sync("/")  # the session of the rightful owner lives on
-        assert zk.state is CONNECTED
-
-
-async def test_resuming_an_ended_session_does_not_begin_a_new_one(zookeeper: RealServer) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        session_id, password = zk.session_id, zk.session_password
     with pytest.raises(zkwire.SessionExpiredError):
         await zkwire.connect(zookeeper.hosts, session_id=session_id, session_password=password)
 
@@ -73,11 +55,10 @@ async def test_a_reconnect_sends_the_newest_zxid_seen_pitfall_61(zookeeper: Real
         assert handshake(await proxy.seen("connect")) == (0, 0)
         await zk.create(path)
         mark, last_zxid = proxy.mark(), zk.last_zxid
-        assert last_zxid > 0
         proxy.drop()
-        assert handshake(await proxy.seen("connect", mark)) == (last_zxid, zk.session_id)
-        await zk.ping()
-        assert zk.last_zxid == last_zxid
+        zxid, session_id = handshake(await proxy.seen("connect", mark))
+        assert session_id == zk.session_id
+        assert 0 < last_zxid <= zxid <= zk.last_zxid  # may rise with each answer: other clients write, too
 
 
 @pytest.mark.since("3.9", "the zxid of an event", raises=AssertionError)
@@ -94,23 +75,18 @@ async def test_an_event_does_not_advance_the_newest_zxid_pitfall_33(zookeeper: R
         async with other.transaction() as tx:
             tx.create(f"{path}-1")
             tx.set(path, b"in the same transaction")
-        held: list[Frame] = []
-
-        def is_second(frame: Frame) -> bool:
-            return frame.path == path
-
-        held.append(await proxy.seen(is_second, direction="event"))
-        assert held[0].zxid > seen  # a server before 3.9 would say -1
+        event = await proxy.seen(lambda frame: frame.path == path, direction="event")
+        assert event.zxid > seen  # a server before 3.9 would say -1
         assert (await first).type is WatchEventType.CREATED
         assert (await second).type is WatchEventType.CHANGED
         assert zk.last_zxid == seen
         _, third = await zk.exists_and_watch(f"{path}-3")
-        assert zk.last_zxid == held[0].zxid
+        assert zk.last_zxid == event.zxid
         mark = proxy.mark()
         await other.create(f"{path}-3")
         await third
         proxy.drop()
-        assert handshake(await proxy.seen("connect", mark))[0] == held[0].zxid
+        assert handshake(await proxy.seen("connect", mark))[0] == event.zxid
 
 
 # -- watches -------------------------------------------------------------------------------------------------------
@@ -174,11 +150,9 @@ async def test_a_watch_survives_a_second_break_between_two_set_watches_chunks_pi
 
 # -- calls in flight -----------------------------------------------------------------------------------------------
 
-CHANGES = ["create", "create_and_stat", "create container", "set", "delete", "ensure_path", "transaction"]
-
 
 @pytest.mark.parametrize("when", ["after", "before"])
-@pytest.mark.parametrize("verb", CHANGES)
+@pytest.mark.parametrize("verb", ["create", "set", "delete", "transaction"])
 async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
     zookeeper: RealServer, path: str, verb: str, when: str
 ) -> None:
@@ -189,46 +163,19 @@ async def test_a_write_cut_off_in_flight_fails_and_is_not_sent_again_pitfall_60(
     ):
         await direct.create(f"{path}/child", make_parents=True)
         async with zkwire.connect(proxy.hosts) as zk:
-            occurrence = 2 if verb == "ensure_path" else 1
-            lost = (proxy.drop_after if when == "after" else proxy.drop_before)(opcode, nth=occurrence)
+            lost = (proxy.drop_after if when == "after" else proxy.drop_before)(opcode)
             with pytest.raises(zkwire.ConnectionLostError) as refused:
                 await call(zk, path)
             assert refused.value.maybe_applied
             assert lost.hits == 1
             await zk.sync(path)
-            assert proxy.requests().count(opcode) == occurrence
-            assert sum(frame.opcode == opcode and frame.dropped for frame in proxy.log) == 1
+            assert proxy.requests().count(opcode) == 1
         node = await direct.get(path)
         applied = (node.data, sorted(await direct.get_children(path))) != (b"", ["child"])
         assert applied == (when == "after")
 
 
 # -- hosts ---------------------------------------------------------------------------------------------------------
-
-
-async def test_host_names_are_resolved_at_every_attempt_pitfall_55(zookeeper: RealServer, path: str) -> None:
-    """The name of the only host moves to another address while the client is disconnected."""
-    async with Proxy(zookeeper.hosts) as old, Proxy(zookeeper.hosts) as new:
-        address = {"zk.example": old}
-        asked: list[str] = []
-
-        async def resolving(make: Callable[[], Link], host: str, port: int) -> Link:
-            asked.append(host)
-            name, _, number = address[host].hosts.partition(":")
-            return await open_link(make, name, int(number))
-
-        async with zkwire.connect("zk.example:2181", open_link=resolving) as zk:
-            await zk.create(path, ephemeral=True)
-            session_id = zk.session_id
-            address["zk.example"] = new
-            old.refuse_connections()
-            old.drop()
-            assert await zk.exists(path) is not None
-            assert zk.session_id == session_id
-            assert zk.server == "zk.example:2181"
-            assert (old.connections, new.connections) == (1, 2)  # the first one to ask what this server grants
-            assert asked == ["zk.example"] * len(asked)
-            assert len(asked) >= 2
 
 
 async def test_dead_hosts_are_skipped_and_no_connection_leaks_pitfall_58(zookeeper: RealServer, path: str) -> None:

@@ -1,74 +1,58 @@
 """Refusals of a server, failures and cancellations of callers, and changes of the list of servers."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 import zkwire
 from tests.support import rogue
-from tests.support.client import InOrder, cancelled, states_until, turns
-from tests.support.everywhere import scene
-from tests.support.recipes import until, until_state
+from tests.support.client import InOrder, cancelled, turns
+from tests.support.recipes import until_state
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionState
-from zkwire.session import attempt, closing
-from zkwire.testing import Server
+from zkwire.session import attempt
 
-CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
 SESSION_EXPIRED = -112
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------
 
 
+@in_virtual_time
 async def test_the_answer_that_the_session_has_expired_ends_certainty() -> None:
     """The next handshake shows whether the session has expired: here it has not."""
-    async with scene() as stage:
-        zk = stage.zk
-        zk.need_certainty()
+    async with a_client() as (server, zk):
         seen: list[float] = []
         zk.on_uncertain.add(lambda: seen.append(zk.certain_for(zk.session_id)))
-        states = zk.states()
-        with (
-            stage.server.answering("setData", SESSION_EXPIRED, session=zk.session_id, times=1),
-            pytest.raises(zkwire.ConnectionLostError),
-        ):
+        session_id = zk.session_id
+        server.strike = lambda wire, sent: SESSION_EXPIRED if sent.name == "setData" else None
+        with pytest.raises(zkwire.ConnectionLostError):
             await zk.set("/a", b"")
-        assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-        await until(lambda: bool(seen))
+        await turns()
         assert seen == [0.0]
-        await until_state(zk, CONNECTED)
-        await until(lambda: zk.certain_for(zk.session_id) > 0)
+        await zk.certify()
+        assert zk.certain_for(session_id) > 0
 
 
 # -- callers ------------------------------------------------------------------------------------------------------
 
 
-async def test_giving_up_the_resumption_of_a_session_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(closing, "_SILENCE", 0.2)
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        await zk.create("/a", ephemeral=True)
+@in_virtual_time
+async def test_giving_up_the_resumption_of_a_session_does_not_end_it() -> None:
+    async with a_client() as (server, zk):
         session_id, password = zk.session_id, zk.session_password
         await zk.close(keep_session=True)
-        with server.hold_replies("auth") as asked:
-            resuming = asyncio.ensure_future(
-                _entered(
-                    zkwire.connect(
-                        server.hosts, 1.0, session_id=session_id, session_password=password, auth=[("digest", b"a:b")]
-                    )
-                )
-            )
-            await asked.until_hit()
-            await cancelled(resuming)
-        async with zkwire.connect(server.hosts, session_id=session_id, session_password=password) as zk:
-            assert await zk.exists("/a") is not None
-
-
-async def _entered(connecting: Any) -> zkwire.Client:
-    client: zkwire.Client = await connecting
-    return client
+        server.strike = lambda wire, sent: False if sent.name == "auth" else None
+        server.names()
+        resuming = zkwire.connect(
+            "a", session_id=session_id, session_password=password, auth=[("digest", b"a:b")], open_link=server.open_link
+        )
+        task = asyncio.ensure_future(resuming._connect())
+        await server.until("auth")
+        await cancelled(task)
+        assert "closeSession" not in server.names()
+        assert session_id in server.machine.sessions.by_id
 
 
 # -- hosts --------------------------------------------------------------------------------------------------------
@@ -90,7 +74,7 @@ async def test_a_lost_read_only_connection_does_not_wait_for_the_answer_of_anoth
         hosts = f"{there.hosts},{other.hosts}"
         async with zkwire.connect(hosts, 40.0, read_only=True, rng=InOrder()) as zk:
             assert zk.state is SessionState.READ_ONLY
-            await until_state(zk, CONNECTED)  # long before the question would have timed out
+            await until_state(zk, SessionState.CONNECTED)  # long before the question would have timed out
             assert zk.server == other.hosts
         done.set()
 
