@@ -10,8 +10,8 @@ from tests.conformance.test_streams import following, plain, stream, taken
 from tests.support.client import cancelled, eventually, states_until, turns, watched
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.proxy import Proxy
+from tests.support.recipes import expire
 from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
-from tests.zkwire.session.test_expiry import end_session
 from zkwire import Resync, SessionState, WatchEventType
 from zkwire.testing import RealServer, Server
 
@@ -221,7 +221,7 @@ async def test_a_stream_goes_on_in_the_next_session_with_a_resync(
         if is_waiting:
             assert plain(await taken(events), path) == [(CREATED, "")]
         task = asyncio.ensure_future(anext(events)) if is_waiting else None
-        await end_session(zookeeper, zk)
+        await expire(zookeeper, zk)
         await states_until(states, EXPIRED)
         await states_until(states, CONNECTED)
         assert zk.session_id != old

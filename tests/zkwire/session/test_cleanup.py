@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, eventually, turns
+from tests.support.client import cancelled, turns
 from tests.support.everywhere import Scene, scene
-from tests.support.proxy import Proxy
 from tests.support.recipes import until, until_state
+from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
 from zkwire import Client, SessionState
-from zkwire.testing import RealServer
 
 
 @pytest.mark.parametrize("is_carried_out", [True, False])
@@ -37,32 +36,6 @@ async def test_a_removal_spares_the_next_node_at_its_path(is_carried_out: bool) 
             assert there is None
 
 
-@pytest.mark.limit(10)
-async def test_a_removal_syncs_before_it_looks_again() -> None:
-    async with scene() as stage:
-        _, old = await stage.zk.create_and_stat("/a")
-        with (
-            stage.server.drop_after("delete", session=stage.zk.session_id),
-            stage.server.hold_replies("sync", session=stage.zk.session_id) as syncing,
-        ):
-            gone = stage.zk.discard("/a", newest_zxid=old.czxid)
-            await syncing.until_hit()
-            assert not gone.done()
-        await gone
-
-
-async def test_removals_are_sent_in_the_order_of_the_calls() -> None:
-    async with scene() as stage:
-        await stage.zk.create("/a")
-        first = stage.zk.discard("/a")
-        creating = asyncio.ensure_future(stage.zk.create("/a"))
-        await asyncio.sleep(0)
-        second = stage.zk.discard("/a")
-        await creating
-        await asyncio.gather(first, second)
-        assert await stage.other.exists("/a") is None
-
-
 async def test_a_repeated_removal_comes_ahead_of_the_calls_that_wait() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, max_in_flight=1) as zk:
         await zk.create("/a")
@@ -74,16 +47,6 @@ async def test_a_repeated_removal_comes_ahead_of_the_calls_that_wait() -> None:
 
 
 # -- only what is surely ours is removed -----------------------------------------------------------------------------
-
-PERSISTENT: dict[str, Callable[[Client], Coroutine[Any, Any, object]]] = {
-    "persistent": lambda zk: zk.create("/a/n"),
-    "sequential": lambda zk: zk.create("/a/n", sequential=True),
-    "container": lambda zk: zk.create("/a/n", container=True),
-    "with a TTL": lambda zk: zk.create("/a/n", ttl=60.0),
-    "create_and_stat": lambda zk: zk.create_and_stat("/a/n"),
-    "pipeline": lambda zk: zk.pipeline([zkwire.Create("/a/n")]),
-    "transaction": lambda zk: transaction(zk, persistent="/a/n"),
-}
 
 
 async def transaction(zk: Client, *, ephemeral: str = "", sequential: str = "", persistent: str = "") -> None:
@@ -107,22 +70,6 @@ async def cancelled_before_the_answer(
         await meanwhile()
     for _ in range(3):
         await stage.zk.sync("/")
-
-
-@pytest.mark.parametrize("kind", PERSISTENT)
-async def test_a_persistent_node_of_a_cancelled_create_stays_with_what_others_have_written_pitfall_72(
-    kind: str,
-) -> None:
-    async with scene() as stage:
-        await stage.other.create("/a")
-
-        async def write() -> None:
-            (name,) = await stage.other.get_children("/a")
-            await stage.other.set(f"/a/{name}", b"of others")
-
-        await cancelled_before_the_answer(stage, PERSISTENT[kind](stage.zk), write)
-        (name,) = await stage.other.get_children("/a")
-        assert (await stage.other.get(f"/a/{name}")).data == b"of others"
 
 
 @pytest.mark.parametrize("is_ephemeral", [True, False])
@@ -163,28 +110,21 @@ async def test_the_ephemeral_nodes_of_a_cancelled_transaction_are_removed(how: s
         await until(is_clean)
 
 
-# -- searches and removals over lost connections, on a real server ---------------------------------------------------
+@in_virtual_time
+async def test_a_search_goes_on_over_several_lost_connections_pitfall_10() -> None:
+    async with a_client() as (server, zk):
+        lost: list[str] = []
 
+        def strike(wire: Wire, sent: Sent) -> None:
+            if sent.name in ("create", "sync", "getChildren", "exists", "delete") and sent.name not in lost:
+                lost.append(sent.name)
+                task.cancel()
+                server.loop.call_soon(wire.lose, None)  # when it is carried out, and before the answer is read
 
-async def only_the_child(zk: Client, path: str) -> None:
-    async def is_so() -> bool:
-        return await zk.get_children(path) == ["child"]
-
-    await eventually(is_so)
-
-
-async def test_a_search_goes_on_over_several_lost_connections_pitfall_10(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        await other.create(f"{path}/child", make_parents=True)
-        hold = proxy.hold_replies()
-        cuts = [proxy.drop_after(opcode) for opcode in ("create", "sync", "getChildren", "exists", "delete")]
-        task = asyncio.create_task(zk.create(f"{path}/n-", ephemeral=True, sequential=True))
-        await proxy.seen("create", direction="reply")
-        await cancelled(task)
-        hold.release()
-        await asyncio.gather(*(cut.until_hit() for cut in cuts))
-        await only_the_child(other, path)
+        server.strike = strike
+        task = asyncio.ensure_future(zk.create("/n-", ephemeral=True, sequential=True))
+        await server.until("delete")
+        while zk._session.requests.cleanup.is_busy:
+            await asyncio.sleep(0.01)
+        assert lost == ["create", "sync", "getChildren", "exists", "delete"]
+        assert await zk.get_children("/") == ["zookeeper"]

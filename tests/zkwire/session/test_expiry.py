@@ -6,84 +6,62 @@ import struct
 import pytest
 
 import zkwire
-from tests.support.client import states_until
+from tests.support.client import states_until, turns
 from tests.support.everywhere import scene
-from tests.support.proxy import Proxy
 from tests.support.recipes import until_state
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
 from tests.zkwire.session.verbs import every_call
-from zkwire import Client, SessionState
-from zkwire.testing import RealServer
+from zkwire import SessionState
+from zkwire.testing.memory import machine as memory
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
 
-async def end_session(server: RealServer, zk: Client) -> None:
-    """Have the server end the session of `zk` now: another client resumes and closes it."""
-    thief = await zkwire.connect(server.hosts, session_id=zk.session_id, session_password=zk.session_password)
-    await thief.close()
-
-
-async def test_the_end_of_a_session_fails_every_call_and_watch_and_then_a_new_one_begins(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path, ephemeral=True)
-        old = zk.session_id
-        states = zk.states()
-        watches = [(await zk.exists_and_watch(path))[1], (await zk.get_children_and_watch("/"))[1]]
+@in_virtual_time
+@pytest.mark.parametrize("renew", [True, False])
+async def test_the_end_of_a_session_fails_every_call_and_watch_and_then_a_new_one_may_begin(renew: bool) -> None:
+    async with a_client(renew=renew) as (server, zk):
+        await zk.create("/e", ephemeral=True)
+        old, states = zk.session_id, zk.states()
+        watches = [(await zk.exists_and_watch("/e"))[1], (await zk.get_children_and_watch("/"))[1]]
         with zkwire.WatchSet() as group:
-            await zk.get_and_watch(path, into=group)
-            in_set = asyncio.create_task(group.next())
-            refusal = proxy.refuse_connections()
-            proxy.drop()
+            await zk.get_and_watch("/e", into=group)
+            in_set = asyncio.ensure_future(group.next())
+            server.refused = {"a", "b"}
+            server.drop()
             assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-            await end_session(zookeeper, zk)
-            calls = every_call(zk, f"{path}-x")
-            removal = zk.discard(path)
-            await asyncio.wait({in_set}, timeout=0)
-            refusal.end()
-            outcomes = await asyncio.gather(*calls, in_set, return_exceptions=True)
+            server.machine.expire(old, server.loop.time())
+            calls = every_call(zk, "/x")
+            removed = zk.discard("/e")
+            await turns()
+            server.refused = set()
+            outcomes = await asyncio.gather(*calls, in_set, *map(waited_for, watches), return_exceptions=True)
             assert [type(outcome) for outcome in outcomes] == [zkwire.SessionExpiredError] * len(outcomes)
             assert f"{old:#x}" in str(outcomes[0])
-            await removal
-        for watch in watches:
-            with pytest.raises(zkwire.SessionExpiredError):
-                await watch
-        assert await states_until(states, CONNECTED) == [EXPIRED, CONNECTING, CONNECTED]
-        assert zk.session_id not in (0, old)
-        assert await zk.exists(path) is None
-        assert await zk.exists(f"{path}-x") is None
-        await zk.create(path, ephemeral=True)
-        _, watch = await zk.get_and_watch(path)
-        await zk.set(path, b"")
-        await watch
-
-
-async def test_a_session_that_is_not_renewed_stays_expired_and_every_call_says_so_at_once(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts, renew=False) as zk:
-        _, watch = await zk.exists_and_watch(path)
-        states = zk.states()
-        await end_session(zookeeper, zk)
-        assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
-        connections = proxy.connections
-        with pytest.raises(zkwire.SessionExpiredError):
+            await removed
+        if renew:
+            assert await states_until(states, CONNECTED) == [EXPIRED, CONNECTING, CONNECTED]
+            assert zk.session_id not in (0, old)
+            assert await zk.exists("/e") is None
+            assert await zk.exists("/x") is None
+            _, watch = await zk.exists_and_watch("/e")
+            await zk.create("/e", ephemeral=True)
             await watch
-        for call in every_call(zk, path):
-            with pytest.raises(zkwire.SessionExpiredError):
-                await call
-        with pytest.raises(zkwire.SessionExpiredError):
-            _ = await zk.exists_and_watch(path)
-        await zk.discard(path)
-        assert zk.state is EXPIRED
-        assert proxy.connections == connections
-        assert zk.certain_until == float("-inf")
-        await zk.close()
-        assert [state async for state in states] == [CLOSED]
-        with pytest.raises(zkwire.SessionClosedError):
-            await zk.ping()
+        else:
+            for call in every_call(zk, "/x"):
+                with pytest.raises(zkwire.SessionExpiredError):
+                    await call
+            await zk.discard("/x")
+            assert server.names()[-1] == "connect"
+            assert (zk.state, zk.certain_until) == (EXPIRED, float("-inf"))
+            await zk.close()
+            assert [state async for state in states] == [EXPIRED, CLOSED]
+            with pytest.raises(zkwire.SessionClosedError):
+                await zk.ping()
+
+
+async def waited_for(watch: zkwire.Watch) -> zkwire.WatchEvent:
+    return await watch
 
 
 # -- servers that do not make or know a session, in virtual time ------------------------------------------------------
@@ -142,25 +120,17 @@ async def test_a_half_open_link_is_dropped_and_the_next_one_is_judged_anew_pitfa
         assert (zk.state, zk.session_id) == (CONNECTED, old)
 
 
-async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53(path: str) -> None:
+@in_virtual_time
+async def test_a_server_that_lost_its_data_gives_a_new_session_pitfall_53() -> None:
     """The server has seen less than the client, and closes its connections, until the client gives up the session."""
-    async with (
-        RealServer() as before,
-        RealServer() as after,
-        Proxy(before.hosts) as proxy,
-        zkwire.connect(proxy.hosts, 1.0) as zk,
-    ):
-        await zk.create(path)
-        for _ in range(5):
-            await zk.set(path, b"")
-        states, old = zk.states(), zk.session_id
-        proxy.upstream = after.hosts
-        proxy.drop()
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        states = zk.states()
+        server.drop()
+        server.machine = memory.Machine(memory.Settings(), now=server.loop.time())
         assert await states_until(states, EXPIRED) == [CONNECTED, SUSPENDED, EXPIRED]
         assert await states_until(states, CONNECTED) == [CONNECTING, CONNECTED]
-        assert zk.session_id != old
-        assert await zk.exists(path) is None
-        await zk.create(path)
+        assert await zk.exists("/a") is None
 
 
 # -- transactions that belong to one session -----------------------------------------------------------------------
@@ -209,6 +179,3 @@ async def test_pings_alone_prove_nothing_and_requests_through_the_leader_do() ->
         server.names()
         await server.until("ping", 2)
         assert server.names() == ["ping"] * 2
-
-
-# -- dead links ----------------------------------------------------------------------------------------------------
