@@ -12,10 +12,7 @@ from zkwire.session.hosts import Address, Hosts, parse, parse_config
 from zkwire.session.opening import UnfitError
 from zkwire.session.session_log import given_up
 
-names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z0-9]{1,8}){0,3}", fullmatch=True)
-ipv6 = st.ip_addresses(v=6).map(str)
-ports = st.integers(1, 65535)
-addresses = st.builds(Address, st.one_of(names, st.ip_addresses(v=4).map(str), ipv6), ports)
+SERVERS = [Address(f"zk{number}", 2181) for number in range(6)]
 
 
 # -- the connect string -------------------------------------------------------------------------------
@@ -44,14 +41,10 @@ def test_a_connect_string_gives_servers_and_chroot(text: str, servers: list[tupl
     assert parse(text) == ([Address(*server) for server in servers], chroot)
 
 
-@given(st.lists(addresses, min_size=1, max_size=5), st.sampled_from(["", "/app", "/a/b"]))
-def test_a_printed_address_can_be_parsed_again(servers: list[Address], chroot: str) -> None:
-    assert parse(",".join(map(str, servers)) + chroot) == (servers, chroot)
-
-
-def test_an_ipv6_address_is_printed_in_brackets() -> None:
-    assert str(Address("::1", 2181)) == "[::1]:2181"
-    assert str(Address("zk1", 2181)) == "zk1:2181"
+@pytest.mark.parametrize("text", ["zk1:1", "10.0.0.1:2181", "[::1]:2181", "[fe80::1%eth0]:65535"])
+def test_a_printed_address_can_be_parsed_again(text: str) -> None:
+    ((server,), _) = parse(text)
+    assert str(server) == text
 
 
 @pytest.mark.parametrize(
@@ -171,58 +164,30 @@ def test_any_text_is_parsed_or_refused_with_a_value_error(text: str) -> None:
 
 # -- the order ----------------------------------------------------------------------------------------
 
-SERVERS = [Address(f"zk{number}", 2181) for number in range(5)]
 
+@given(st.floats(0.0, 1e6), st.integers(), st.integers(1, 6))
+def test_each_round_tries_every_server_in_one_order_and_the_pauses_between_rounds_grow_up_to_a_bound(
+    timeout: float, seed: int, count: int
+) -> None:
+    """Pitfall 64.  The bound follows from the timeout, and has a bound itself.
 
-@given(st.integers(1, 9), st.integers(), st.integers(1, 4))
-def test_each_round_tries_every_server_once_in_one_order(count: int, seed: int, rounds: int) -> None:
-    servers = [Address(f"zk{number}", 2181) for number in range(count)]
-    hosts = Hosts(servers, 10.0, random.Random(seed))
-    assert len(hosts) == count
-    first = [hosts.next() for _ in range(count)]
-    assert sorted(first) == sorted(servers)
-    for _ in range(rounds):
-        assert [hosts.next() for _ in range(count)] == first
-
-
-@pytest.mark.parametrize("timeout", [0.0, 0.002, 0.05, 0.3])
-def test_pauses_stay_long_enough_however_short_the_session_timeout(timeout: float) -> None:
-    """Else a server that grants a short timeout, and drops each connection, makes the client connect without end."""
-    hosts = Hosts(parse("zk1")[0], timeout, random.Random(1))
-    for _ in range(20):
-        hosts.next()
-        assert hosts.pause() >= 0.025
-    assert hosts.longest_pause >= 0.05
-
-
-# -- the pauses ---------------------------------------------------------------------------------------
-
-
-@given(st.integers(1, 6), st.floats(0.01, 1000.0), st.integers())
-def test_within_a_round_there_is_no_pause_and_between_rounds_there_is(count: int, timeout: float, seed: int) -> None:
-    hosts = Hosts(SERVERS[:1] * count, timeout, random.Random(seed))
-    assert hosts.pause() == 0
-    for _ in range(4):
-        for _ in range(count - 1):
-            hosts.next()
-            assert hosts.pause() == 0
-        hosts.next()
-        assert hosts.pause() > 0
-
-
-@given(st.floats(0.01, 1e6), st.integers(), st.integers(1, 4))
-def test_pauses_grow_up_to_a_bound_that_follows_from_the_timeout(timeout: float, seed: int, count: int) -> None:
-    """Pitfall 64."""
+    Else a server that grants a short timeout, and drops each connection, makes the client connect without end.
+    """
     hosts = Hosts(SERVERS[:count], timeout, random.Random(seed))
+    assert len(hosts) == count
     bound = min(5.0, max(timeout / 10, 0.05))
     assert hosts.longest_pause == bound
-    expected = 0.05
-    for _ in range(30):
+    first: list[Address] = []
+    for rounds in range(30):
+        tried: list[Address] = []
         for _ in range(count):
-            hosts.next()
-        longest = min(expected, bound)
+            assert hosts.pause() == 0 or (rounds and not tried)
+            tried.append(hosts.next())
+        assert sorted(tried) == SERVERS[:count]
+        first = first or tried
+        assert tried == first
+        longest = min(0.05 * 2**rounds, bound)
         assert longest / 2 <= hosts.pause() <= longest
-        expected *= 2
 
 
 # -- another list of servers --------------------------------------------------------------------------
@@ -232,7 +197,7 @@ def _servers(*numbers: int) -> list[Address]:
     return [Address(f"zk{number}", 2181) for number in numbers]
 
 
-def _loads(before: list[Address], after: list[Address], clients: int = 12_000) -> tuple[dict[Address, int], int]:
+def _loads(before: list[Address], after: list[Address], clients: int = 3000) -> tuple[dict[Address, int], int]:
     """Return how many clients each server has after the change, and how many have moved; spread evenly before."""
     loads: Counter[Address] = Counter()
     moved = 0
@@ -267,14 +232,14 @@ def test_a_new_list_spreads_the_clients_evenly_and_moves_no_more_than_necessary(
     loads, moved = _loads(_servers(*before), _servers(*after))
     assert set(loads) == set(_servers(*after))
     for load in loads.values():
-        assert load * len(after) == pytest.approx(12_000, rel=0.05)
-    assert moved == pytest.approx(share * 12_000, rel=0.05)
+        assert load * len(after) == pytest.approx(3000, rel=0.1)
+    assert moved == pytest.approx(share * 3000, rel=0.1)
 
 
 @given(
-    st.lists(addresses, min_size=1, max_size=6),
-    st.lists(addresses, min_size=1, max_size=6),
-    st.one_of(st.none(), addresses),
+    st.lists(st.sampled_from(SERVERS), min_size=1),
+    st.lists(st.sampled_from(SERVERS), min_size=1),
+    st.sampled_from([None, *SERVERS]),
     st.integers(0, 1000),
 )
 def test_a_round_tries_exactly_the_servers_of_the_new_list(

@@ -7,7 +7,7 @@ import pytest
 
 import zkwire
 from zkwire import Observer, SessionState, WatchEventType
-from zkwire.testing import RealServer, Server
+from zkwire.testing import Server
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
@@ -39,70 +39,55 @@ class Records(Observer):
         self.events.append((type, path, zxid))
 
 
-@pytest.mark.since("3.9", "the zxid of an event", raises=AssertionError)
-async def test_an_observer_sees_requests_events_and_states(zookeeper: RealServer, path: str) -> None:
+async def test_an_observer_sees_requests_events_and_states() -> None:
+    """A transaction is one request, with the error of the operation that was refused."""
     seen = Records()
-    async with zkwire.connect(zookeeper.hosts + path, observer=seen) as zk:
-        await zk.ensure_path("/")
-        await zk.create("/a", b"1")
-        _, watch = await zk.get_and_watch("/a")
-        stat = await zk.set("/a", b"2")
-        await watch
-        with pytest.raises(zkwire.BadVersionError):
-            await zk.set("/a", b"3", version=0)
-        tx = zk.transaction()
-        tx.set("/a", b"4")
-        tx.delete("/none")
-        with pytest.raises(zkwire.TransactionError):
-            await tx.commit()
-        await zk.add_auth("digest", b"bob:secret")
-    assert seen.requests == [
-        Done("create", path, ""),
-        Done("create", f"{path}/a", ""),
-        Done("getData", f"{path}/a", ""),
-        Done("setData", f"{path}/a", ""),
-        Done("setData", f"{path}/a", "BadVersionError"),
-        Done("multi", None, "NoNodeError"),
-        Done("auth", None, ""),
-        Done("closeSession", None, ""),
-    ]
-    assert all(0 < seconds < 15 for seconds in seen.seconds)
-    assert seen.events == [(WatchEventType.CHANGED, f"{path}/a", stat.mzxid)]
-    assert seen.states == [(CONNECTED, zookeeper.hosts), (CLOSED, zookeeper.hosts)]
-
-
-async def test_a_transaction_is_one_request_with_the_error_of_the_operation_that_was_refused() -> None:
-    seen = Records()
-    async with Server() as server, zkwire.connect(server.hosts, observer=seen) as zk:
-        for path in ("/a", "/b"):
-            tx = zk.transaction()
-            tx.create("/a" if path == "/a" else "/c")
-            tx.create(path)
-            tx.check("/", version=-1)
-            if path == "/a":
-                with pytest.raises(zkwire.TransactionError):
+    async with Server() as server:
+        async with zkwire.connect(f"{server.hosts}/app", observer=seen) as zk:
+            await zk.ensure_path("/")
+            await zk.create("/a", b"1")
+            _, watch = await zk.get_and_watch("/a")
+            stat = await zk.set("/a", b"2")
+            await watch
+            with pytest.raises(zkwire.BadVersionError):
+                await zk.set("/a", b"3", version=0)
+            for path in ("/a", "/b"):
+                tx = zk.transaction()
+                tx.create("/a" if path == "/a" else "/c")
+                tx.create(path)
+                tx.check("/", version=-1)
+                if path == "/a":
+                    with pytest.raises(zkwire.TransactionError):
+                        await tx.commit()
+                else:
                     await tx.commit()
-            else:
+            _, missing = await zk.get_many([zkwire.GetData("/b"), zkwire.GetData("/none")])
+            assert isinstance(missing, zkwire.NoNodeError)  # of one read; the request itself succeeds
+            tx = zk.transaction()
+            tx.create("/d")
+            with server.answering("multi", zkwire.ThrottledError), pytest.raises(zkwire.ThrottledError):
                 await tx.commit()
-        found, missing = await zk.get_many([zkwire.GetData("/b"), zkwire.GetData("/none")])
-        assert isinstance(found, zkwire.Node)
-        assert isinstance(missing, zkwire.NoNodeError)  # of one read; the request itself succeeds
-        tx = zk.transaction()
-        tx.create("/d")
-        with server.answering("multi", zkwire.ThrottledError), pytest.raises(zkwire.ThrottledError):
-            await tx.commit()
+            await zk.add_auth("digest", b"bob:secret")
         hosts = server.hosts
     assert seen.requests == [
+        Done("create", "/app", ""),
+        Done("create", "/app/a", ""),
+        Done("getData", "/app/a", ""),
+        Done("setData", "/app/a", ""),
+        Done("setData", "/app/a", "BadVersionError"),
         Done("multi", None, "NodeExistsError"),
         Done("multi", None, ""),
         Done("multiRead", None, ""),
         Done("multi", None, "ThrottledError"),
+        Done("auth", None, ""),
         Done("closeSession", None, ""),
     ]
+    assert all(0 < seconds < 15 for seconds in seen.seconds)
+    assert seen.events == [(WatchEventType.CHANGED, "/app/a", stat.mzxid)]
     assert seen.states == [(CONNECTED, hosts), (CLOSED, hosts)]
 
 
-async def test_an_observer_that_raises_has_no_other_effect(zookeeper: RealServer, path: str) -> None:
+async def test_an_observer_that_raises_has_no_other_effect() -> None:
     class Fails(Observer):
         def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
             raise LookupError(operation)
@@ -110,9 +95,9 @@ async def test_an_observer_that_raises_has_no_other_effect(zookeeper: RealServer
     complaints: list[BaseException] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: complaints.append(context["exception"]))
-    async with zkwire.connect(zookeeper.hosts, observer=Fails()) as zk:
-        await zk.create(path)
-        assert (await zk.get(path)).data == b""
+    async with Server() as server, zkwire.connect(server.hosts, observer=Fails()) as zk:
+        await zk.create("/a")
+        assert (await zk.get("/a")).data == b""
     assert [str(error) for error in complaints] == ["create", "getData", "closeSession"]
 
 

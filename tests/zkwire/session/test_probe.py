@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 
 import pytest
 
 from tests.support.client import InOrder
 from tests.support.recipes import no_task_stays
+from tests.support.virtual_time import in_virtual_time
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.opening import open_link
 from zkwire.session.probe import can_write, find_writable
@@ -88,56 +90,42 @@ async def test_the_servers_are_asked_again_and_again_until_the_link_is_lost() ->
         assert hosts.next() == addresses[0]
 
 
-class Unreachable:
-    """Opens no connection; `asked` has the ports that were asked for, and `lost` is done after a few of them."""
+@in_virtual_time
+async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() -> None:
+    asked: list[tuple[int, float]] = []
+    lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
-    def __init__(self, *, lost_after: int) -> None:
-        self.asked: list[int] = []
-        self.lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self._lost_after = lost_after
-
-    async def __call__(self, make: object, host: str, port: int) -> Link:
-        self.asked.append(port)
-        if len(self.asked) == self._lost_after:
-            self.lost.set_result(ConnectionResetError())
+    async def refuse(make: object, host: str, port: int) -> Link:
+        asked.append((port, asyncio.get_running_loop().time()))
+        if len(asked) == 14:
+            lost.set_result(ConnectionResetError())
         raise ConnectionRefusedError
 
-
-class WithoutPauses(Hosts):
-    """Servers that are tried in order; `pauses` has the longest allowed length of each pause, which takes no time."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__([Address("zk", port) for port in range(count)], 1.0, InOrder())
-        self.pauses: list[float] = []
-
-    def jittered(self, longest: float) -> float:
-        self.pauses.append(longest)
-        return 0.0
+    hosts = hosts_of([Address("zk", port) for port in range(3)])
+    assert not await find_writable(refuse, hosts, Address("zk", 0), 2.0, lost)
+    assert [port for port, _ in asked] == [1, 2] * 7
+    rounds = [0.0, *(at for port, at in asked if port == 1)]
+    for longest, (former, at) in zip([0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0], pairwise(rounds), strict=True):
+        assert longest / 2 <= at - former <= longest
 
 
-async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() -> None:
-    hosts, unreachable = WithoutPauses(3), Unreachable(lost_after=14)
-    assert not await find_writable(unreachable, hosts, Address("zk", 0), 2.0, unreachable.lost)
-    assert unreachable.asked == [1, 2] * 7
-    assert hosts.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0])
-
-
+@in_virtual_time
 async def test_each_of_many_servers_has_a_share_of_the_session_timeout_to_answer_in() -> None:
     """With 60 servers and a timeout of 0.2 s that is 0.01 s, after which the next one is asked."""
-    asked = 0
+    asked: list[float] = []
+    lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
-    async def silent_at_first(make: Callable[[], Link], host: str, port: int) -> Link:
-        nonlocal asked
-        asked += 1
-        if asked <= 2:
-            await asyncio.Event().wait()
-        return await open_link(make, addresses[0].host, addresses[0].port)
+    async def silent(make: object, host: str, port: int) -> Link:
+        asked.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(60.0)
+        raise ConnectionRefusedError
 
-    async with Servers().serving(b"rw") as addresses:
-        hosts = WithoutPauses(60)
-        lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        assert await find_writable(silent_at_first, hosts, Address("zk", 0), 0.2, lost)
-        assert asked >= 3
+    hosts = hosts_of([Address("zk", port) for port in range(60)])
+    finding = asyncio.create_task(find_writable(silent, hosts, Address("zk", 0), 0.2, lost))
+    await asyncio.sleep(0.5)
+    lost.set_result(ConnectionResetError())
+    assert not await finding
+    assert asked[2] - asked[1] == pytest.approx(0.01)
 
 
 async def test_a_cancelled_search_leaves_nothing() -> None:

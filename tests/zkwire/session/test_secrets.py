@@ -1,6 +1,7 @@
 """No secret is printed: not in a misspelt call, a log, a repr, an error, or a traceback with local variables."""
 
 import asyncio
+import contextlib
 import random
 import struct
 from collections.abc import Callable
@@ -22,6 +23,7 @@ SECRET = planted("Xq7-hidden-word")
 CHALLENGE = b'nonce="abc",algorithm=md5-sess'
 SECRETS = {SECRET.encode()}
 BOB = f"bob:{SECRET}"
+AUTH_FAILED = -115
 PASSWORD = planted("pass-of-16-bytes").encode()
 
 pytestmark = pytest.mark.usefixtures("no_secret_printed")
@@ -138,29 +140,18 @@ async def test_a_session_that_cannot_be_resumed_does_not_print_its_password(no_s
 
 
 async def test_a_refused_credential_does_not_print_itself() -> None:
-    async def refusing(peer: Peer) -> None:
-        await peer.handshake()
-        request = await peer.first_request()
-        await peer.reply(request.xid, err=-115)
-        await peer.ignore()
-
-    async with Rogue(refusing) as server:
-        with pytest.raises(zkwire.AuthFailedError):
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with server.answering("auth", AUTH_FAILED), pytest.raises(zkwire.AuthFailedError):
             await zkwire.connect(server.hosts, auth=[("digest", BOB.encode())])
-        async with zkwire.connect(server.hosts) as zk:
-            with pytest.raises(zkwire.AuthFailedError):
-                await zk.add_auth("digest", BOB.encode())
+        with server.answering("auth", AUTH_FAILED), pytest.raises(zkwire.AuthFailedError):
+            await zk.add_auth("digest", BOB.encode())
 
 
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_refused_mechanism_does_not_print_its_token(fails: bool) -> None:
-    async def refusing(peer: Peer) -> None:
-        await peer.handshake()
-        request = await peer.first_request()
-        await peer.reply(request.xid, struct.pack(">i", -1), err=0 if fails else -115)
-        await peer.ignore()
-
-    async with Rogue(refusing) as server:
+    async with Server() as server, contextlib.AsyncExitStack() as stack:
+        if not fails:
+            stack.enter_context(server.answering("sasl", AUTH_FAILED))
         with pytest.raises(zkwire.AuthFailedError):
             await zkwire.connect(server.hosts, sasl=Mechanism(fails=fails))
 

@@ -1,13 +1,14 @@
 """What a session writes into the log: each message once, and repeated at growing intervals; docs/production.md."""
 
+import asyncio
 import logging
 import ssl
-from typing import Any
 
 import pytest
 
 import zkwire
 from tests.support.client import states_until
+from tests.support.virtual_time import in_virtual_time
 from zkwire import SessionState
 from zkwire.session.session_log import Repetitions, SessionLog
 from zkwire.testing import Server
@@ -60,33 +61,14 @@ def test_a_message_is_repeated_at_growing_intervals_with_a_count() -> None:
     assert list(logged.values())[:3] == ["", " (10 times in the last 10 s)", " (20 times in the last 20 s)"]
 
 
-class Clock:
-    """The clock of an event loop, which a test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return self.now
-
-
-def session_log(clock: Clock, session_id: int = 1) -> SessionLog:
-    """Return a log with the time of `clock`."""
-    log: Any = SessionLog(session_id)
-    log._loop = clock
-    log._connected_at = clock.now
-    made: SessionLog = log
-    return made
-
-
+@in_virtual_time
 async def test_a_server_that_drops_each_connection_is_logged_at_growing_intervals(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    clock = Clock()
-    log = session_log(clock)
+    log = SessionLog(1)
     for _ in range(26):  # half a second each
         log.connected("a:1", 1, 4.0, is_read_only=False)
-        clock.now += 0.5
+        await asyncio.sleep(0.5)
         log.lost("a:1", ConnectionResetError("reset"))
     assert logged(caplog) == [
         ("INFO", "connected to a:1: resumed session 0x1, with a timeout of 4 s"),
@@ -96,28 +78,28 @@ async def test_a_server_that_drops_each_connection_is_logged_at_growing_interval
     ]
 
 
+@in_virtual_time
 async def test_a_loss_after_a_connection_that_lasted_is_always_logged(caplog: pytest.LogCaptureFixture) -> None:
     """And so is what follows it; a connection counts as one that has lasted after ten seconds."""
-    clock = Clock()
-    log = session_log(clock)
-    for seconds in (9.9, 9.9, 10.0, 10.0):
+    log = SessionLog(1)
+    for seconds in (9.5, 9.5, 10.0, 10.0):
         log.connected("a:1", 1, 4.0, is_read_only=False)
-        clock.now += seconds
+        await asyncio.sleep(seconds)
         log.lost("a:1", ConnectionResetError("reset"))
     levels = [level for level, _ in logged(caplog)]
-    # The second loss is the first repetition, after 9.9 s: it is left out.
+    # The second loss is the first repetition, after 9.5 s: it is left out.
     assert levels == ["INFO", "WARNING", "INFO", "WARNING", "INFO", "WARNING"]
     assert "times" not in str(logged(caplog)[3:])
 
 
+@in_virtual_time
 async def test_a_failed_attempt_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    log = session_log(clock)
+    log = SessionLog(1)
     no_tls = ssl.SSLError(1, "wrong")
     no_tls.reason = "WRONG_VERSION_NUMBER"
     for error in (ConnectionRefusedError(), TimeoutError("late"), no_tls, ConnectionRefusedError()):
         log.failed("a:1", error)
-    clock.now += 10
+    await asyncio.sleep(10)
     log.failed("a:1", ConnectionRefusedError())
     assert logged(caplog) == [
         ("WARNING", "no session with a:1: ConnectionRefusedError: the connection was refused"),
