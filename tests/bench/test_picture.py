@@ -54,13 +54,6 @@ def test_each_panel_names_each_contestant_and_has_its_curve(tmp_path: Path) -> N
         assert points == sorted(points, key=lambda point: (point[0], -point[1]))
 
 
-def test_the_picture_has_colours_for_light_and_dark_mode() -> None:
-    style = parsed(picture.drawn(report(panel()))).findtext(f"{SVG}style") or ""
-    light, _, dark = style.partition("@media (prefers-color-scheme:dark)")
-    assert ".ground{fill:#ffffff}" in light
-    assert ".ground{fill:#0d1117}" in dark
-
-
 @pytest.mark.parametrize(
     "found",
     [

@@ -1,11 +1,6 @@
 """The benchmarks run from their command lines to their figures, on a server in memory and with small sizes."""
 
 import json
-import re
-import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +10,6 @@ import pytest
 from bench import costs, crowds, handover, operations, suite
 from bench.peers import __main__ as peers
 from bench.peers.builds import MissingError
-from bench.servers import ROOT
 from zkwire.testing import ServerProcess
 
 pytestmark = pytest.mark.slow("runs every benchmark once")
@@ -106,19 +100,6 @@ def test_the_suite_gathers_the_figures_of_the_programs(
     assert found["operations"]["figures"]["operations"]["get"]["zkwire"]["median"] > 0
     assert found["crowds"]["status"] == 2
     assert found["crowds"]["figures"] is None
-
-
-def test_sigterm_ends_the_server_that_was_started_for_a_run() -> None:
-    command = [sys.executable, "bench/operations.py"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        found = re.search(r" at 127\.0\.0\.1:(\d+)", running.stdout.readline())
-        assert found is not None
-        running.terminate()
-        running.communicate(timeout=60)
-    assert running.returncode == 128 + signal.SIGTERM
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", int(found[1])))
 
 
 def test_what_could_not_be_measured_is_a_line_and_a_status(capfd: pytest.CaptureFixture[str]) -> None:

@@ -45,10 +45,6 @@ async def test_a_command_of_the_page_runs(command: str, zookeeper: RealServer, p
             assert re.search("/locks/backup.*nightly", out)
 
 
-def test_the_page_has_commands() -> None:
-    assert len(COMMANDS) >= 7
-
-
 async def test_the_table_of_the_page_has_the_columns_that_are_printed(zookeeper: RealServer, path: str) -> None:
     run = ("run", f"{path}/backup", "--", "sleep", "1000")
     async with zkwire.connect(zookeeper.hosts) as zk, start(zookeeper.hosts, *run) as running:

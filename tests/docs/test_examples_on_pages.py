@@ -63,12 +63,3 @@ def test_what_the_page_for_newcomers_names_exists() -> None:
     assert called - ours == set()
     verbs = {name for cell in right for name in re.findall(r"\bzk\.(\w+)\(", cell)}
     assert {name for name in verbs if not hasattr(zkwire.Client, name)} == set()
-
-
-KAZOO = """start stop add_listener ensure_path create get set exists get_children delete recursive transaction DataWatch
-    ChildrenWatch Lock blocking=False contenders retry Election Semaphore Party add_auth"""
-
-
-def test_the_usual_calls_of_kazoo_are_found() -> None:
-    section = PAGES["other-clients.md"].partition("## kazoo")[2].partition("## aiozk")[0]
-    assert [call for call in KAZOO.split() if not re.search(rf"\b{call}\b", section)] == []

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 import urllib.error
 import urllib.request
 from asyncio import StreamReader, StreamWriter
@@ -44,31 +43,6 @@ async def test_the_web_service() -> None:
         service.terminate()
         assert await service.wait() in (0, -15)  # uvicorn raises the signal again when it has shut down
         assert await zk.get_children("/orders/cleaner") == []  # it has resigned
-
-
-async def test_sigterm_ends_the_web_service_although_no_server_answers() -> None:
-    async with (
-        Server() as server,
-        started("-m", "uvicorn", "orders:app", "--port", "0", ZOOKEEPER=server.hosts) as service,
-    ):
-        await until_printed(service, "running on")
-        async with zkwire.connect(server.hosts) as zk:
-            async for names in zk.children("/orders/cleaner"):
-                if names:
-                    break
-        await server.close()
-        async with asyncio.timeout(5):
-            service.terminate()
-            await service.wait()
-
-
-async def test_the_web_service_says_why_it_does_not_start() -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        hosts = f"127.0.0.1:{free.getsockname()[1]}"
-        async with started("-m", "uvicorn", "orders:app", "--port", "0", ZOOKEEPER=hosts) as service:
-            assert hosts in await until_printed(service, "TimeoutError")
-            assert await service.wait() != 0
 
 
 async def test_the_mailer() -> None:

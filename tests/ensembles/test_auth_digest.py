@@ -6,7 +6,7 @@ import pytest
 
 import zkwire
 from recipes import Lock, LockLostError
-from tests.support.client import states_until, turns
+from tests.support.client import states_until
 from tests.support.planted import planted
 from tests.support.proxy import Proxy
 from zkwire import SessionState
@@ -25,21 +25,6 @@ pytestmark = pytest.mark.usefixtures("no_secret_printed")
 async def identities(zk: zkwire.Client) -> set[tuple[str, str]]:
     """Return the identities of the scheme digest."""
     return {(one.scheme, one.user) for one in await zk.whoami() if one.scheme == "digest"}
-
-
-async def test_an_identity_gives_access_that_the_acl_denies_to_others(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        with pytest.raises(zkwire.InvalidACLError):
-            await zk.create(path, acl=zkwire.CREATOR_ALL_ACL)
-        await zk.add_auth("digest", BOB)
-        await zk.create(path, b"for bob", acl=zkwire.CREATOR_ALL_ACL)
-        with pytest.raises(zkwire.NoAuthError):
-            await other.get(path)
-        await other.add_auth("digest", WRONG)  # valid, but another identity
-        with pytest.raises(zkwire.NoAuthError):
-            await other.get(path)
-        await other.add_auth("digest", BOB)
-        assert (await other.get(path)).data == b"for bob"
 
 
 async def test_all_identities_are_sent_first_on_every_connection_pitfall_56(zookeeper: RealServer, path: str) -> None:
@@ -63,20 +48,6 @@ async def test_a_request_sent_after_add_auth_has_the_identity_without_waiting(zo
         creating = asyncio.create_task(zk.create(path, acl=zkwire.CREATOR_ALL_ACL))
         assert await creating == path
         await adding
-
-
-async def test_answers_to_credentials_may_overtake_all_others(zookeeper: RealServer, path: str) -> None:
-    """The thread of the server that reads requests answers credentials itself, while writes are still under way."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        await zk.create(path)
-        asked: list[asyncio.Task[object]] = []
-        for number in range(60):
-            asked.append(asyncio.create_task(zk.set(path, b"%d" % number)))
-            if number % 3 == 0:
-                asked.append(asyncio.create_task(zk.add_auth("digest", b"u%d:p" % number)))
-        await asyncio.gather(*asked)
-        assert len(await identities(zk)) == 20
-        assert zk.state is CONNECTED
 
 
 async def test_a_credential_whose_answer_is_lost_is_sent_again_pitfall_57(zookeeper: RealServer) -> None:
@@ -114,21 +85,6 @@ async def test_a_refused_credential_ends_the_session_pitfall_54(zookeeper: RealS
     assert zk.certain_for(zk.session_id) == 0
     await zk.close()
     assert zk.state is CLOSED
-
-
-async def test_requests_under_way_fail_with_the_refused_credential(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        before = [asyncio.create_task(zk.create(f"{path}-{number}")) for number in range(50)]
-        adding = asyncio.create_task(zk.add_auth("no-such-scheme", b"x"))
-        after = asyncio.create_task(zk.get("/"))
-        outcomes = await asyncio.gather(*before, adding, after, return_exceptions=True)
-        assert isinstance(outcomes[-2], zkwire.AuthFailedError)
-        assert isinstance(outcomes[-1], zkwire.AuthFailedError)
-        assert {type(outcome) for outcome in outcomes[:-2]} <= {str, zkwire.AuthFailedError}
-        await proxy.until(lambda: proxy.open == 0)
-        connections = proxy.connections
-        await turns(20)
-        assert proxy.connections == connections == 1
 
 
 async def test_a_lock_is_lost_with_a_refused_credential(zookeeper: RealServer, path: str) -> None:

@@ -122,26 +122,6 @@ async def test_nothing_that_was_written_is_lost_in_elections(ensemble: RealEnsem
 # Sessions that move
 
 
-async def test_a_session_moves_with_its_node_and_its_watch(ensemble: RealEnsemble, path: str) -> None:
-    leader, first, second = await led_first(ensemble)
-    async with (
-        zkwire.connect(hosts(first, second), rng=InOrder()) as zk,
-        zkwire.connect(leader.hosts) as other,
-    ):
-        await zk.create(path, b"before", ephemeral=True)
-        _, watch = await zk.get_and_watch(path)
-        session = zk.session_id
-        states = zk.states()
-        await states_until(states, CONNECTED)
-        first.kill()
-        assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
-        states.close()
-        assert (zk.server, zk.session_id) == (second.hosts, session)
-        assert (await other.get(path)).stat.ephemeral_owner == session
-        await other.set(path, b"after")
-        assert (await watch).path == path
-
-
 async def test_a_write_on_the_former_connection_of_a_moved_session_is_refused(
     ensemble: RealEnsemble, path: str
 ) -> None:
@@ -200,35 +180,6 @@ async def test_a_server_that_is_behind_is_not_used_and_a_sync_waits_for_it_pitfa
 
 
 # Reconfiguration
-
-
-@pytest.mark.limit(120)
-async def test_a_server_joins_and_another_one_leaves() -> None:
-    async with RealEnsemble(fsync=False, reconfig=True, properties={"skipACL": "yes"}) as ensemble:
-        async with zkwire.connect(ensemble.hosts) as zk:
-            _, watch = await zk.get_and_watch("/zookeeper/config")
-            newcomer = await ensemble.add()
-            joined = await zk.reconfig(joining=newcomer.spec)
-            assert f"server.{newcomer.number}={joined.members[newcomer.number]}" == newcomer.spec
-            assert (await watch).path == "/zookeeper/config"
-
-            leader = await ensemble.leader()
-            leaving = next(server for server in ensemble.servers if server not in (leader, newcomer))
-            left = await zk.reconfig(leaving=leaving.number)
-            assert len(left.members) == 3
-            assert leaving.number not in left.members
-            leaving.kill()
-            async with zkwire.connect(newcomer.hosts) as direct:
-                await direct.sync("/")  # until it knows the new members: by the old ones it needs three servers to vote
-
-            # The new server votes: without it there is no quorum once the leader is gone.
-            leader.kill()
-            new_leader = await ensemble.leader()
-            await zk.create("/written")
-        async with zkwire.connect(newcomer.hosts) as zk:
-            await zk.sync("/written")
-            assert await zk.exists("/written")
-            assert new_leader is not leader
 
 
 async def test_an_ensemble_without_reconfig_enabled_refuses_it(ensemble: RealEnsemble) -> None:

@@ -158,19 +158,6 @@ async def reading_only_keeping(peer: Peer) -> None:
     await reading_only(peer, keeps=peer.rogue.handshakes[0].session_id or 0x0F0E000000000001)
 
 
-async def test_a_write_on_a_read_only_server_raises_not_read_only() -> None:
-    async def refusing(peer: Peer) -> None:
-        handshake = await peer.connect_request()
-        await peer.send_frame(connect_response(handshake.timeout, peer.rogue.new_session_id()) + b"\1")
-        while True:
-            request = await peer.request()
-            await peer.reply(request.xid, err=NOT_READ_ONLY)
-
-    async with Rogue(refusing) as rogue, zkwire.connect(rogue.hosts, read_only=True) as zk:
-        with pytest.raises(zkwire.NotReadOnlyError, match="/a"):
-            await zk.create("/a")
-
-
 async def test_watches_move_to_the_server_that_can_write() -> None:
     armed: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
