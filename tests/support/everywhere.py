@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, Final, TypedDict, Unpack
 from unittest.mock import patch
 
 import zkwire
@@ -60,25 +60,33 @@ async def scene(path: str = "/recipe", *, session_timeout: float = 10.0) -> Asyn
         yield Scene(server, zk, other, path)
 
 
-async def cut_at_every_step(
-    act: Play, *, prepare: Play | None = None, stays: Collection[str] = (), at_least: int = 1
-) -> int:
-    """Cut the connection of `zk` at its first request, in the next run at its second, and so on, each at another path.
-
-    Each request is cut before it is carried out, and each write also after that, in place of the reply: whether a read
-    was carried out makes no difference to anything.  Returns the number of requests.
+class Played(TypedDict, total=False):
+    """How a play goes on.
 
     Args:
-        act: what is played; it checks its own result.
         prepare: played before, without any fault.
+        afterwards: played after the fault (in the next session), to see that the recipe still works.
         stays: patterns of paths relative to the recipe's path that may be left at the end; the recipe's own node
             always may.
         at_least: how many requests `act` must have: fewer mean that it did not run.
+        may_raise: the errors that `act` may raise.
     """
-    steps = await _at_every_step(
-        act, "cut before request", _drop_before, prepare=prepare, stays=stays, at_least=at_least
-    )
-    await _at_every_step(act, "cut after write", _drop_after_write, prepare=prepare, stays=stays, at_least=0)
+
+    prepare: Play | None
+    afterwards: Play | None
+    stays: Collection[str]
+    at_least: int
+    may_raise: tuple[type[Exception], ...]
+
+
+async def cut_at_every_step(act: Play, **played: Unpack[Played]) -> int:
+    """Cut the connection of `zk` at its first request, in the next run at its second, and so on, each at another path.
+
+    Each request is cut before it is carried out, and each write also after that, in place of the reply: whether a read
+    was carried out makes no difference to anything.  Returns the number of requests.  `act` checks its own result.
+    """
+    steps = await _at_every_step(act, "cut before request", _drop_before, **played)
+    await _at_every_step(act, "cut after write", _drop_after_write, **{**played, "at_least": 0})
     return steps
 
 
@@ -92,60 +100,21 @@ def _drop_after(stage: Scene, step: int) -> Fault:
 
 def _drop_after_write(stage: Scene, step: int) -> Fault:
     fault = _drop_after(stage, step)
-    fault.selector._opcodes = WRITES
+    fault._opcodes = WRITES
     return fault
 
 
-async def expire_at_every_step(
-    act: Play,
-    *,
-    prepare: Play | None = None,
-    afterwards: Play | None = None,
-    stays: Collection[str] = (),
-    at_least: int = 1,
-    may_raise: tuple[type[Exception], ...] = (),
-) -> int:
+async def expire_at_every_step(act: Play, **played: Unpack[Played]) -> int:
     """Play with the session of `zk` expired at its first request, its second and so on, each at another path.
 
     The request is carried out, the connection is cut before its answer, and the session expires at once.  The play goes
     on in the next session.
-
-    Args:
-        act, prepare, stays, at_least: the same as for `cut_at_every_step`.
-        afterwards: played in the next session, to see that the recipe still works.
-        may_raise: the errors that `act` may raise.
     """
-    return await _at_every_step(
-        act,
-        "expired after request",
-        _drop_after,
-        prepare=prepare,
-        afterwards=afterwards,
-        stays=stays,
-        at_least=at_least,
-        may_raise=may_raise,
-        expires=True,
-    )
+    return await _at_every_step(act, "expired after request", _drop_after, expires=True, **played)
 
 
-async def refuse_at_every_step(
-    act: Play,
-    error: type[ServerError],
-    *,
-    prepare: Play | None = None,
-    afterwards: Play | None = None,
-    stays: Collection[str] = (),
-    at_least: int = 1,
-    may_raise: tuple[type[Exception], ...] = (),
-) -> int:
-    """Play with the first request of `zk` refused, then with its second and so on, each at another path.
-
-    Args:
-        act, prepare, stays, at_least: the same as for `cut_at_every_step`.
-        error: the refusal.
-        afterwards: played when nothing is refused any more, to see that the recipe still works.
-        may_raise: the errors that `act` may raise.
-    """
+async def refuse_at_every_step(act: Play, error: type[ServerError], **played: Unpack[Played]) -> int:
+    """Play with the first request of `zk` refused by `error`, then with its second and so on, each at another path."""
 
     def refuse(stage: Scene, step: int) -> Fault:
         fault = stage.server.answering(None, error, session=stage.zk.session_id, nth=step, times=1)
@@ -154,16 +123,7 @@ async def refuse_at_every_step(
         return fault
 
     with patch("recipes.common.retrying._PAUSE", 0.001):
-        return await _at_every_step(
-            act,
-            f"{error.__name__} at request",
-            refuse,
-            prepare=prepare,
-            afterwards=afterwards,
-            stays=stays,
-            at_least=at_least,
-            may_raise=may_raise,
-        )
+        return await _at_every_step(act, f"{error.__name__} at request", refuse, **played)
 
 
 async def _at_every_step(
@@ -173,8 +133,8 @@ async def _at_every_step(
     *,
     prepare: Play | None = None,
     afterwards: Play | None = None,
-    stays: Collection[str],
-    at_least: int,
+    stays: Collection[str] = (),
+    at_least: int = 1,
     may_raise: tuple[type[Exception], ...] = (),
     expires: bool = False,
 ) -> int:
@@ -299,10 +259,7 @@ async def nothing_stays(stage: Scene, stays: Collection[str] = ()) -> None:
         left = [node for node in nodes if not any(fnmatchcase(node, f"{stage.path}/{name}") for name in stays)]
         return not left
 
-    try:
-        await until(none_left, limit=PATIENCE)
-    except AssertionError:
-        raise AssertionError(f"nodes stay: {left}") from None
+    await until(none_left, limit=PATIENCE, what=lambda: f"nodes stay: {left}")
     if stage.server._machine.watches.by_path:  # type: ignore[union-attr]
         await no_watch_stays(stage.server.hosts)
 
@@ -318,10 +275,7 @@ async def no_watch_stays(hosts: str) -> None:
         count = int(values["zk_watch_count"])
         return not count
 
-    try:
-        await until(none_left, limit=PATIENCE)
-    except AssertionError:
-        raise AssertionError(f"{count} watches stay") from None
+    await until(none_left, limit=PATIENCE, what=lambda: f"{count} watches stay")
 
 
 async def below(zk: Client, path: str) -> list[str]:

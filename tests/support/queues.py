@@ -78,10 +78,7 @@ async def settled(zk: Client, path: str) -> None:
         ]
         return not left
 
-    try:
-        await until(is_free)
-    except AssertionError:
-        raise AssertionError(f"ephemeral nodes stay: {left}") from None
+    await until(is_free, what=lambda: f"ephemeral nodes stay: {left}")
 
 
 async def contents(stage: Scene) -> list[bytes]:

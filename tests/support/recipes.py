@@ -45,8 +45,10 @@ async def make_known(zk: Client, path: str) -> None:
         pass
 
 
-async def until(condition: Callable[[], bool | Awaitable[bool]], *, limit: float = LIMIT, what: str = "") -> None:
-    """Return when `condition` holds; fail when it does not within `limit` seconds."""
+async def until(
+    condition: Callable[[], bool | Awaitable[bool]], *, limit: float = LIMIT, what: Callable[[], str] | None = None
+) -> None:
+    """Return when `condition` holds; fail with what `what` says then when it does not within `limit` seconds."""
     loop = asyncio.get_running_loop()
     end = loop.time() + limit
     while True:
@@ -56,7 +58,7 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], *, limit: float
         if met:
             return
         if loop.time() > end:
-            raise AssertionError(f"not within {limit} s: {what or condition}")
+            raise AssertionError(f"not within {limit} s: {what() if what is not None else condition}")
         await asyncio.sleep(INTERVAL)
 
 
@@ -79,10 +81,7 @@ async def until_line(zk: Client, path: str, length: int, *, limit: float = LIMIT
         names = await line(zk, path)
         return len(names) == length
 
-    try:
-        await until(so_many, limit=limit)
-    except AssertionError:
-        raise AssertionError(f"{len(names)} tickets after {limit} s, not {length}: {names}") from None
+    await until(so_many, limit=limit, what=lambda: f"{len(names)} tickets, not {length}: {names}")
     return names
 
 
@@ -101,10 +100,7 @@ async def until_armed(count: int, *clients: Client) -> None:
     def found() -> int:
         return sum(len(zk._session.requests.watches) for zk in clients)
 
-    try:
-        await until(lambda: found() == count)
-    except AssertionError:
-        raise AssertionError(f"{found()} watches, not {count}") from None
+    await until(lambda: found() == count, what=lambda: f"{found()} watches, not {count}")
 
 
 async def watches(server: Server) -> int:
@@ -123,10 +119,7 @@ async def until_watches(server: Server, count: int) -> None:
         found = await watches(server)
         return found == count
 
-    try:
-        await until(so_many)
-    except AssertionError:
-        raise AssertionError(f"the server has {found} watches, not {count}") from None
+    await until(so_many, what=lambda: f"the server has {found} watches, not {count}")
 
 
 async def until_state(zk: Client, *states: SessionState) -> None:
@@ -170,13 +163,10 @@ async def no_task_stays() -> AsyncIterator[None]:
     before = asyncio.all_tasks()
     yield
 
-    def none_left() -> bool:
-        return not {task for task in asyncio.all_tasks() - before if not task.done()}
+    def left() -> set[asyncio.Task[Any]]:
+        return {task for task in asyncio.all_tasks() - before if not task.done()}
 
-    try:
-        await until(none_left, limit=5)
-    except AssertionError:
-        raise AssertionError(f"tasks stay: {asyncio.all_tasks() - before}") from None
+    await until(lambda: not left(), limit=5, what=lambda: f"tasks stay: {left()}")
 
 
 def body_raises(error: type[E], match: str | None = None) -> AbstractContextManager[pytest.ExceptionInfo[E]]:

@@ -39,4 +39,4 @@ async def until_equal(cache: Cache, zk: Client, limit: float = 15.0) -> None:
         there = await tree(zk, cache.path)
         return cache.is_current and shown(cache) == there
 
-    await until(is_equal, limit=limit, what=f"{len(shown(cache))} nodes are shown, {len(there)} exist")
+    await until(is_equal, limit=limit, what=lambda: f"{len(shown(cache))} nodes are shown, {len(there)} exist")

@@ -30,7 +30,7 @@ async def until_members(zk: Client, path: str, count: int) -> None:
     async def reached() -> bool:
         return len(await members(zk, path)) == count
 
-    await until(reached, what=f"{count} members of {path}")
+    await until(reached, what=lambda: f"not {count} members of {path}")
 
 
 async def test_members_enter_and_leave_together_again_and_again(zookeeper: RealServer, path: str) -> None:
