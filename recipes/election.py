@@ -10,17 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from copy import copy
 from types import TracebackType
 from typing import ClassVar, Final, Self
 
 import zkwire
 from recipes.common.event_loops import same_loop
 from recipes.common.numbers import in_order, next_number
+from recipes.common.retrying import read, until_answered
 from recipes.line.known import line_of
-from recipes.line.lease import WRITTEN_OVER, Lease, LockLostError
+from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, LineLock
-from recipes.line.ticket import Ticket, VersionedWriter, WrittenOverError, is_ticket
+from recipes.line.ticket import Ticket, VersionedWriter, is_ticket
 from zkwire import (
     ACL,
     Client,
@@ -69,8 +71,6 @@ class Term(Lease):
         Raises:
             LockLostError: after the term, and when another client has written into the term's node.
             RuntimeError: if the term was resigned.
-            NoNodeError: if the term is lost at that moment.
-            ConnectionLostError: if the answer was lost; the data may have been replaced.
 
         Cancellation:
             The data may have been replaced or not.
@@ -81,10 +81,9 @@ class Term(Lease):
         self.check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"the data of a term must be bytes, not {data!r}")
-        try:
-            await self._writer.write(lambda version: bytes(data))
-        except WrittenOverError:
-            raise self._lose(WRITTEN_OVER) from None
+        await self._write(self._writer, lambda version: bytes(data))
+        if self._loss is not None:
+            raise copy(self._loss)
 
     def prepare(self, *, is_repeated: bool) -> Self:
         """Return this term, ready for `async with`; called by the election.
@@ -234,12 +233,12 @@ class Election(LineLock[Term]):
             getChildren2, and in one write a getData for each candidate.
         """
         try:
-            children, stat = await self._zk.get_children_and_stat(self.path)
+            children, stat = await until_answered(self._zk, lambda: self._zk.get_children_and_stat(self.path))
         except NoNodeError:
             return []
         names = in_order(children, next_number(stat))
         found = []
-        for answer in await self._zk.pipeline([GetData(join_path(self.path, name)) for name in names]):
+        for answer in await read(self._zk, *(GetData(join_path(self.path, name)) for name in names)):
             if isinstance(answer, NoNodeError):
                 continue
             if isinstance(answer, BaseException):
@@ -328,6 +327,9 @@ class LeaderStream(ValueStream[bytes | None]):
         self._zk = zk
         self._leader: str | None = None
         self._known = line_of(zk, path)
+
+    async def __anext__(self) -> bytes | None:
+        return await until_answered(self._zk, super().__anext__)
 
     def _heard(self, event: WatchEvent) -> None:
         if event.type is WatchEventType.DELETED:

@@ -11,11 +11,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from copy import copy
-from functools import partial
 from typing import ClassVar, Final, Protocol
 
 from recipes.common.event_loops import same_loop
-from recipes.common.retrying import is_transient, until_answered
+from recipes.common.retrying import is_transient
 from recipes.common.waiting import LEAVES_WITHIN
 from recipes.line.contenders import describe_session
 from recipes.line.known import known_of
@@ -372,7 +371,7 @@ class Lease(Holding):
         The lease is lost if the node is gone or another client has written into it, and if its session ends.
         """
         try:
-            await until_answered(self._zk, partial(writer.write, data_of), repeats=True, renews=False)
+            await writer.write(data_of)
         except WrittenOverError:
             self._lose(WRITTEN_OVER)
         except NoNodeError:

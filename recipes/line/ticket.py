@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from recipes.common.retrying import read_synced, result
+from recipes.common.retrying import read_synced, result, until_answered
 from recipes.line.ticket_data import HashChain
 from zkwire import (
     BadVersionError,
@@ -137,9 +137,10 @@ class VersionedWriter:
     async def write(self, data_of: Callable[[int], bytes | None]) -> None:
         """Write the data that `data_of` returns for the next version; nothing if it returns None.
 
+        It is written again until it is known to be there.
+
         Raises:
             WrittenOverError: if another client has written into the node.
-            ConnectionLostError: if the answer was lost; the data may have been written.
             NoNodeError: if the node is gone.
 
         What else the server refuses, and what `data_of` raises, is raised too.
@@ -153,21 +154,24 @@ class VersionedWriter:
         Requests:
             setData; a sync and a getData more if it is unknown what became of the write before.
         """
-        ticket = self._ticket
         async with self._order:
-            await self._settle()
-            data = data_of(ticket.version + 1)
-            if data is None:
-                return
-            ticket.unanswered = data
-            try:
-                stat = await self._zk.set(ticket.node.path, data, ticket.version)
-            except ServerError as error:
-                ticket.unanswered = None
-                if isinstance(error, BadVersionError):
-                    raise WrittenOverError from None
-                raise
-            ticket.version, ticket.unanswered = stat.version, None
+            await until_answered(self._zk, lambda: self._write(data_of), repeats=True, renews=False)
+
+    async def _write(self, data_of: Callable[[int], bytes | None]) -> None:
+        ticket = self._ticket
+        await self._settle()
+        data = data_of(ticket.version + 1)
+        if data is None:
+            return
+        ticket.unanswered = data
+        try:
+            stat = await self._zk.set(ticket.node.path, data, ticket.version)
+        except ServerError as error:
+            ticket.unanswered = None
+            if isinstance(error, BadVersionError):
+                raise WrittenOverError from None
+            raise
+        ticket.version, ticket.unanswered = stat.version, None
 
     async def _settle(self) -> None:
         """Find out what became of the write before, if it was cancelled or its answer was lost."""

@@ -65,7 +65,6 @@ async def test_each_request_is_refused_for_the_moment(entry: Entry) -> None:
         afterwards=entry.afterwards or entry.act,
         stays=entry.stays,
         at_least=entry.steps,
-        may_raise=(ThrottledError,) if entry.raises_refusals else (),
     )
 
 

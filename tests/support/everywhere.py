@@ -183,6 +183,7 @@ async def cancel_at_every_moment(
     stays: Collection[str] = (),
     at_least: int = 2,
     most: int = MOST_TURNS,
+    again_after: int | None = None,
 ) -> int:
     """Run `act` and cancel its task at its first moment, in the next run at its second, until it ends before.
 
@@ -196,6 +197,7 @@ async def cancel_at_every_moment(
         stays: the same as for `cut_at_every_step`.
         at_least: how many moments `act` must have.
         most: the last turn, for an `act` that waits for ever.
+        again_after: how many turns later to cancel the task a second time; None for once only.
     """
     async with scene() as stage:
         for count in itertools.count():
@@ -208,6 +210,10 @@ async def cancel_at_every_moment(
                     turns = await _until_moment(count, task, stage.zk, most)
                     is_over = task.done()
                     task.cancel()
+                    if again_after is not None:
+                        for _ in range(again_after):
+                            await asyncio.sleep(0)
+                        task.cancel()
                     came = await outcome(task)
                     assert is_over or isinstance(came, asyncio.CancelledError) or came is None, repr(came)
                     if is_over and isinstance(came, BaseException):

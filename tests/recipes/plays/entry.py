@@ -30,7 +30,6 @@ class Entry:
         steps: how many requests the play has at least.
         most: the last turn of the event loop at which it is cancelled, for an `act` that waits for ever.
         lost: what `act` may raise when the session expires, and also when a request is forbidden.
-        raises_refusals: whether `act` may raise a transient refusal; the recipe asks again if not.
         is_slow: whether `make quick` leaves it out.
     """
 
@@ -43,7 +42,6 @@ class Entry:
     steps: int = 1
     most: int = MOST_TURNS
     lost: tuple[type[Exception], ...] = ()
-    raises_refusals: bool = False
     is_slow: bool = False
 
 
