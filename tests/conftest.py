@@ -50,6 +50,7 @@ def pytest_collection_finish() -> None:
     # Each async test ends with a garbage collection, which need not visit all loaded modules every time.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.hookimpl(tryfirst=True)  # ahead of the choice by -m
@@ -132,7 +133,7 @@ def _run(test: AsyncTest, limit: float, /, *args: object, **kwargs: object) -> N
     with asyncio.Runner(debug=False, loop_factory=_new_loop) as runner:
         runner.get_loop().set_exception_handler(complain)
         runner.run(body())
-        gc.collect()  # a future whose exception was never retrieved reports it when it is collected
+        gc.collect(1)  # a future whose exception was never retrieved reports it when it is collected
     if complaints:
         pytest.fail("\n".join(complaints), pytrace=False)
 
