@@ -273,15 +273,15 @@ async def test_a_cancelled_urgent_wait_leaves_no_callback(zk: Client, other: Cli
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await watches.ready(urgent=[path])
-        assert zk._session._link is not None
-        assert zk._session._link.connection.urgent
-    assert not zk._session._link.connection.urgent
+        assert zk._session.requests.link is not None
+        assert zk._session.requests.link.connection.urgent
+    assert not zk._session.requests.link.connection.urgent
     with WatchSet() as watches:
         await zk.get_and_watch(path, into=watches)
         watches.ready(urgent=[path]).cancel()
         await other.delete(path)
         assert (await watches.next()).type is DELETED
-    assert not zk._session._link.connection.urgent
+    assert not zk._session.requests.link.connection.urgent
 
 
 async def test_the_callback_of_a_watch_set_is_called_for_events_and_for_the_end(server: Server, path: str) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 import re
 import ssl
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -12,32 +10,20 @@ import pytest
 import zkwire
 from tests.support.everywhere import scene
 from zkwire import GetData
-from zkwire.testing import Server, ServerProcess
+from zkwire.testing import Server
 
 MiB = 1024 * 1024
 
-MANY_SETS = """
-import asyncio, resource, sys
-import zkwire
 
-async def main() -> None:
-    async with zkwire.connect(sys.argv[1]) as zk:
-        data = bytes(1_000_000)
-        await zk.create("/a", data)
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        stats = await asyncio.gather(*(zk.set("/a", data) for _ in range(100)))
-        assert [stat.version for stat in stats] == list(range(1, 101))
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-
-asyncio.run(main())
-"""
-
-
-def test_a_hundred_sets_of_a_megabyte_take_the_memory_of_a_few() -> None:
-    with ServerProcess() as server:
-        child = [sys.executable, "-c", MANY_SETS, server.hosts]
-        done = subprocess.run(child, check=True, capture_output=True, text=True, timeout=60)
-    assert int(done.stdout) * 1024 < 40 * MiB
+async def test_large_requests_in_flight_have_4_mib_together_and_the_others_wait() -> None:
+    async with scene() as stage:
+        await stage.zk.create("/a")
+        with stage.server.hold_replies("setData", session=stage.zk.session_id) as held:
+            writes = [asyncio.ensure_future(stage.zk.set("/a", bytes(MiB - 100))) for _ in range(9)]
+            await held.until_hit(4)
+            assert stage.zk._session.requests.link is not None
+            assert stage.zk._session.requests.link.connection.large_in_flight < 4 * MiB
+        assert [stat.version for stat in await asyncio.gather(*writes)] == list(range(1, 10))
 
 
 async def test_large_requests_that_wait_are_sent_in_their_order_and_small_ones_do_not_overtake() -> None:

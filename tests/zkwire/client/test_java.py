@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -96,14 +95,6 @@ WATCHES: dict[str, Callable[[Client], Awaitable[tuple[Any, zkwire.Watch]]]] = {
     "get children and watch": lambda zk: zk.get_children_and_watch("/java"),
 }
 
-CUT = "reconnect with persistent watches"
-# In the order in which the Java client sends them after the cut, the order of its hash table.
-STREAMS = {
-    "watch another for good": ("/java/another", False),
-    "watch for good": ("/java/one", False),
-    "watch a tree for good": ("/java/tree", True),
-}
-
 PLAYED = ["connect", *CALLS, *WATCHES, "reconnect", "close"]
 
 
@@ -125,12 +116,6 @@ class Recording:
 def ours() -> dict[str, list[bytes]]:
     """The frames that each of our calls sends, by its name."""
     return asyncio.run(_play_calls())
-
-
-@pytest.fixture(scope="module")
-def streams() -> dict[str, list[bytes]]:
-    """The frames that our streams of events send, by the name of the call."""
-    return asyncio.run(_play_streams())
 
 
 async def _play_calls() -> dict[str, list[bytes]]:
@@ -158,33 +143,6 @@ async def _play_calls() -> dict[str, list[bytes]]:
     return recording.sent
 
 
-async def _play_streams() -> dict[str, list[bytes]]:
-    async with (
-        Server() as server,
-        Proxy(server.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        AsyncExitStack() as others,
-    ):
-        await zk.create("/java")
-        watches = [(await watch(zk))[1] for watch in WATCHES.values()]
-        one = zk.events("/java/one")
-        recording = Recording(proxy)
-        for name, (path, recursive) in STREAMS.items():
-            if path == "/java/one":
-                await one.__aenter__()
-            else:
-                await others.enter_async_context(zk.events(path, recursive=recursive))
-            recording.keep(name)
-        proxy.drop()
-        await proxy.seen(RECONNECTS[CUT], recording.mark)
-        recording.keep(CUT)
-        await one.__aexit__(None, None, None)
-        await zk.ping()
-        recording.keep("remove all watches")
-        watches.clear()  # until here they are kept: a watch that is dropped is removed from the server
-    return recording.sent
-
-
 def test_each_call_of_the_java_program_is_played_or_has_no_verb_here() -> None:
     of_streams = {name for name in JAVA if "for good" in name or name.startswith("remove") or "persistent" in name}
     assert set(PLAYED) == set(JAVA) - of_streams - {"ping"}
@@ -197,18 +155,6 @@ def test_a_call_sends_what_the_java_client_sends(ours: dict[str, list[bytes]], c
         [without_session(frame, first=first and at == 0) for at, frame in enumerate(frames)]
         for frames in (ours[call], JAVA[call])
     )
-    assert mine == theirs
-
-
-@pytest.mark.parametrize("call", [*STREAMS, "remove all watches"])
-def test_a_stream_sends_what_the_java_client_sends(streams: dict[str, list[bytes]], call: str) -> None:
-    mine, theirs = ([without_session(frame, first=False) for frame in frames] for frames in (streams[call], JAVA[call]))
-    assert mine == theirs
-
-
-def test_persistent_watches_are_set_again_as_by_the_java_client(streams: dict[str, list[bytes]]) -> None:
-    """The Java client also sends its credentials before, which other tests check."""
-    mine, theirs = (without_session(frames[-1], first=False) for frames in (streams[CUT], JAVA[CUT]))
     assert mine == theirs
 
 

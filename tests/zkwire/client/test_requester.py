@@ -156,35 +156,6 @@ async def test_the_end_of_the_session_is_raised_even_if_a_later_answer_was_lost_
     assert answers.abandoned == answers.futures
 
 
-async def test_no_more_requests_are_unanswered_than_allowed_and_answers_are_taken_in_their_order(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("zkwire.client.trees._MOST_UNANSWERED", 2)
-    answers, requester = _requester()
-    taken: list[object] = []
-    requests = [GetDataRequest("/a", False)] * 5
-    asking = asyncio.ensure_future(ask_each(requester, requests, lambda _, answer: taken.append(answer)))
-    await turns()
-    assert len(answers.futures) == 2
-    answers.futures[1].set_result("second")
-    await turns()
-    assert (len(answers.futures), taken) == (2, [])
-    refused = zkwire.NoNodeError(-101)
-    answers.futures[0].set_exception(refused)
-    await turns()
-    assert (len(answers.futures), taken) == (4, [refused, "second"])
-    lost = zkwire.ConnectionLostError("cut", maybe_applied=False)
-    answers.futures[2].set_exception(lost)
-    answers.futures[3].set_result("fourth")
-    await turns()
-    assert (len(answers.futures), taken) == (5, [refused, "second", lost, "fourth"])
-    assert not asking.done()
-    answers.futures[4].set_result("fifth")
-    await asking
-    assert taken == [refused, "second", lost, "fourth", "fifth"]
-    assert answers.abandoned == []
-
-
 async def test_when_taking_an_answer_fails_the_requests_after_it_are_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zkwire.client.trees._MOST_UNANSWERED", 3)
     answers, requester = _requester()

@@ -12,7 +12,6 @@ from tests.support.examples import some_in_quick
 from tests.support.rogue import Peer, Rogue
 from zkwire.client import trees as module
 from zkwire.testing import Server
-from zkwire.wire.requests import GetChildren2Request
 
 MiB = 1 << 20
 DELETE, GET_CHILDREN, GET_CHILDREN2 = 2, 8, 12
@@ -83,19 +82,6 @@ async def planted(zk: zkwire.Client) -> list[str]:
     return nodes
 
 
-async def test_a_node_that_another_client_deletes_during_the_listing_is_left_out() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await planted(zk)
-        async with server.hold_replies(GetChildren2Request, session=zk.session_id) as held:
-            task = asyncio.create_task(zk.delete_tree("/tree"))
-            await held.until_hit()
-            await other.delete_tree("/tree/a")
-        with server.delay_replies(0, "multi", session=zk.session_id) as commits:
-            await task
-        assert commits.hits == 1  # the first attempt has succeeded, since it knew what was gone
-        assert await zk.exists("/tree") is None
-
-
 @pytest.mark.parametrize("error", [zkwire.ThrottledError, zkwire.MarshallingError])
 async def test_a_refused_listing_ends_the_deletion_and_nothing_is_deleted(error: type[zkwire.ServerError]) -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
@@ -143,18 +129,6 @@ async def test_a_tree_that_cannot_be_emptied_is_given_up_after_some_rounds(monke
             await zk.delete_tree("/tree")
         assert (refused.hits, throttled.value.path) == (1, "/tree/a")
         assert "as fast as" not in str(throttled.value)
-
-
-async def test_a_node_that_may_not_be_listed_is_named_if_it_is_not_empty() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        await planted(zk)
-        with (
-            server.answering("getChildren", zkwire.NoAuthError, path="/tree/b") as refused,
-            pytest.raises(zkwire.NoAuthError) as named,
-        ):
-            await zk.delete_tree("/tree")
-        assert (named.value.path, named.value.operation, refused.hits) == ("/tree/b", "getChildren", 2)
-        assert await zk.get_children("/tree") == ["b"]
 
 
 async def test_no_more_nodes_are_listed_at_a_time_than_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,10 +12,8 @@ import zkwire
 from tests.support.client import turns
 from tests.support.everywhere import Scene, scene
 from tests.support.recipes import until
-from tests.support.rogue import CLOSE_SESSION, NO_NODE, Peer, Rogue
 from zkwire import SessionExpiredError, Watch, WatchEvent, WatchEventType, WatchSet, four_letter_word
-
-EXISTS, ADD_WATCH = 3, 106
+from zkwire.wire.watch_table import Notification
 
 
 async def test_a_refused_read_leaves_no_watch_in_the_set() -> None:
@@ -124,26 +122,12 @@ async def test_an_urgent_future_that_no_task_awaits_yet_has_the_path_of_the_firs
 @pytest.mark.parametrize(("sent", "shown"), [(-1, None), (0, None), (1, 1), (2**62, 2**62)])
 async def test_an_event_has_the_zxid_that_the_server_sends(sent: int, shown: int | None) -> None:
     """Servers before 3.9 send -1."""
-
-    async def behaviour(peer: Peer) -> None:
-        await peer.handshake()
-        while True:
-            request = await peer.request()
-            if request.opcode == ADD_WATCH:
-                await peer.reply(request.xid, bytes(4))
-            elif request.opcode == EXISTS:
-                await peer.reply(request.xid, err=NO_NODE)
-                await peer.event(int(WatchEventType.CREATED), "/a", zxid=sent)
-            else:
-                await peer.answer(request)
-            if request.opcode == CLOSE_SESSION:
-                return
-
-    async with Rogue(behaviour) as rogue, zkwire.connect(rogue.hosts) as zk, zk.events("/a") as events:
-        _, watch = await zk.exists_and_watch("/a")
+    async with scene() as stage, stage.zk.events("/a") as events:
+        _, watch = await stage.zk.exists_and_watch("/a")
+        for watcher in (watch.watcher, events):
+            watcher.fire(WatchEventType.CREATED, Notification(1, "/a", sent))
         event = WatchEvent(WatchEventType.CREATED, "/a", shown)
-        assert await watch == event
-        assert await anext(events) == event
+        assert (await watch, await anext(events)) == (event, event)
 
 
 async def _watch(stage: Scene) -> Callable[[], bool]:
