@@ -9,7 +9,7 @@ import zkwire
 from tests.support.client import InOrder, states_until
 from tests.support.proxy import Proxy
 from zkwire import SessionState
-from zkwire.session.opening import open_link
+from zkwire.session.opening import Opener
 from zkwire.session.transport import Link
 from zkwire.testing import EnsembleServer, RealEnsemble
 
@@ -30,7 +30,7 @@ class FromOutside:
         self.tried.append(f"{host}:{port}")
         if f"{host}:{port}" not in self.known:
             raise socket.gaierror(socket.EAI_NONAME, f"{host}:{port} is not known here")
-        return await open_link(make, host, port)
+        return await Opener()(make, host, port)
 
 
 @pytest.mark.limit(240)

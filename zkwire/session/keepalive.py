@@ -308,8 +308,7 @@ class Keepalive:
         if not self._needs[0]:
             self._needed_since = self._loop.time()
         self._needs[later] += 1
-        connection = None if self._requests.link is None else self._requests.link.connection
-        if connection is not None and connection.upkeep is not Upkeep.CERTAIN:
+        if (link := self._requests.link) is not None and link.connection.upkeep is not Upkeep.CERTAIN:
             self._set_upkeep()
 
     def release(self, *, later: bool) -> None:

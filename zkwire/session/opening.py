@@ -43,18 +43,9 @@ _REMEDIES: Final = {18: _TRUST, 19: _TRUST, 20: _TRUST, 21: _TRUST, 62: _NAME, 6
 
 # Alerts of a server that may accept the next handshake.
 _PASSING_ALERTS: Final = {"INTERNAL_ERROR", "USER_CANCELLED"}
-# Alerts about the certificate that this client has shown, or has not.
-_CERTIFICATE_ALERTS: Final = {
-    "ACCESS_DENIED",
-    "BAD_CERTIFICATE",
-    "CERTIFICATE_EXPIRED",
-    "CERTIFICATE_REQUIRED",
-    "CERTIFICATE_REVOKED",
-    "CERTIFICATE_UNKNOWN",
-    "NO_CERTIFICATE",
-    "UNKNOWN_CA",
-    "UNSUPPORTED_CERTIFICATE",
-}
+# Alerts about the certificate that this client has shown, or has not; most of them contain this word.
+_CERTIFICATE: Final = "CERTIFICATE"
+_OF_CERTIFICATE: Final = {"ACCESS_DENIED", "UNKNOWN_CA"}
 # The alert for no cipher in common; of some servers, up to TLS 1.2, also for no certificate.
 _ANY_REASON: Final = "HANDSHAKE_FAILURE"
 _SHOW: Final = (
@@ -108,7 +99,7 @@ def _of_tls(failure: ssl.SSLError) -> str | None:
     alert = reason.rpartition("ALERT_")[2]
     if alert in _PASSING_ALERTS:
         return None
-    if alert in _CERTIFICATE_ALERTS:
+    if _CERTIFICATE in alert or alert in _OF_CERTIFICATE:
         return f"the server refuses this client's certificate, or the lack of one ({_words(alert)}): {_SHOW}"
     if alert == _ANY_REASON:
         return f"the server refuses the TLS handshake: no cipher in common, or no certificate of this client: {_SHOW}"
@@ -183,11 +174,6 @@ class Opener:
         except socket.gaierror:
             found = await self._names.setdefault(host, _Name(host)).addresses()
         return [(*info[:4], (info[4][0], port, *info[4][2:])) for info in found]
-
-
-async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
-    """Open a TCP connection to `host`:`port` with a new Opener; see there."""
-    return await Opener()(make, host, port)
 
 
 class _Name:

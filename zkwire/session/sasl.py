@@ -14,9 +14,8 @@ from typing import Final, Protocol, runtime_checkable
 from zkwire.errors import AuthFailedError
 from zkwire.session.credentials import scrub_traceback
 
-_SERVICE: Final = "zookeeper"
 _HOST: Final = "zk-sasl-md5"  # every ZooKeeper server uses this name, whatever its host is called
-_DIGEST_URI: Final = f"{_SERVICE}/{_HOST}"
+_DIGEST_URI: Final = f"zookeeper/{_HOST}"
 _MAX_BUFFER: Final = 65536
 _SHOWN: Final = 60  # bytes of a token in a message
 # RFC 2831, 7.1: name = token | "quoted string", separated by commas.

@@ -34,8 +34,8 @@ from zkwire.session.hosts import Address, Hosts
 from zkwire.session.keepalive import Keepalive, Lifetime, OnClosed
 from zkwire.session.late_writes import LateServer, LateWrites, PreparedServers, peer_of
 from zkwire.session.observer import Observer, ObserverTap, SessionState, States
-from zkwire.session.opening import open_link, unfit
-from zkwire.session.request_queue import REQUEST_LIMIT, RequestQueue
+from zkwire.session.opening import unfit
+from zkwire.session.request_queue import RequestQueue
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.session_log import SessionLog, are_done, given_up, not_in_time
 from zkwire.session.transport import Link, LinkOwner, OpenLink
@@ -75,13 +75,13 @@ class Session(LinkOwner):
         renew: bool,
         max_in_flight: int,
         rng: random.Random,
-        open_link: OpenLink = open_link,
-        auth: Iterable[Identity] = (),
-        sasl: SaslMechanism | None = None,
-        accepts_read_only: bool = False,
-        observer: Observer | None = None,
-        request_limit: int = REQUEST_LIMIT,
-        reply_limit: int = REPLY_LIMIT,
+        open_link: OpenLink,
+        auth: Iterable[Identity],
+        sasl: SaslMechanism | None,
+        accepts_read_only: bool,
+        observer: Observer | None,
+        request_limit: int,
+        reply_limit: int,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         tap = None if observer is None else ObserverTap(observer)

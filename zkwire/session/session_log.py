@@ -121,15 +121,11 @@ async def are_done(awaited: Sequence[asyncio.Future[None]], within: float | None
 
     Raises: the error of the first one that has failed.
     """
-    try:
-        async with asyncio.timeout(within) as limit:
-            for each in awaited:
-                await asyncio.shield(each)
-    except TimeoutError:
-        if limit.expired():
-            return False
-        raise
-    return True
+    await asyncio.wait(awaited, timeout=within, return_when=asyncio.FIRST_EXCEPTION)
+    for each in awaited:
+        if each.done():
+            each.result()
+    return all(each.done() for each in awaited)
 
 
 def given_up(failures: Failures, *, is_one_round: bool) -> OSError | None:

@@ -11,7 +11,7 @@ from tests.support.client import InOrder
 from tests.support.recipes import no_task_stays
 from tests.support.virtual_time import in_virtual_time
 from zkwire.session.hosts import Address, Hosts
-from zkwire.session.opening import open_link
+from zkwire.session.opening import Opener
 from zkwire.session.probe import can_write, find_writable
 from zkwire.session.transport import Link
 
@@ -58,7 +58,7 @@ class Servers:
 async def test_a_server_that_answers_rw_can_write(answer: bytes, can: bool) -> None:
     servers = Servers()
     async with servers.serving(answer) as (address,):
-        assert await can_write(open_link, address, 10.0) is can
+        assert await can_write(Opener(), address, 10.0) is can
         assert servers.asked == [(0, b"isro")]
 
 
@@ -71,7 +71,7 @@ async def test_the_first_server_that_can_write_is_preferred_and_the_present_one_
     async with servers.serving(b"rw", b"ro", b"rw", b"rw") as addresses:
         hosts = hosts_of(addresses)
         lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        assert await find_writable(open_link, hosts, addresses[0], 0.1, lost)
+        assert await find_writable(Opener(), hosts, addresses[0], 0.1, lost)
         assert hosts.next() == addresses[2]
         assert [number for number, _ in servers.asked] == [1, 2]
 
@@ -81,7 +81,7 @@ async def test_the_servers_are_asked_again_and_again_until_the_link_is_lost() ->
     async with servers.serving(b"rw", b"ro") as addresses:
         hosts = hosts_of(addresses)
         lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        finding = asyncio.create_task(find_writable(open_link, hosts, addresses[0], 0.02, lost))
+        finding = asyncio.create_task(find_writable(Opener(), hosts, addresses[0], 0.02, lost))
         while len(servers.asked) < 3:
             assert not finding.done()
             await asyncio.sleep(0.005)
@@ -132,7 +132,7 @@ async def test_a_cancelled_search_leaves_nothing() -> None:
     servers = Servers()
     async with servers.serving(b"rw", None) as addresses:
         lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        finding = asyncio.create_task(find_writable(open_link, hosts_of(addresses), addresses[0], 10.0, lost))
+        finding = asyncio.create_task(find_writable(Opener(), hosts_of(addresses), addresses[0], 10.0, lost))
         while not servers.asked:
             await asyncio.sleep(0.005)
         finding.cancel()
