@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import partial
@@ -42,7 +43,7 @@ class ChangeStream:
         self._cache = cache
         # Each node that differs from what the reader has seen, with the state that the reader has seen (None: missing).
         # Several changes of a node become one, so there are at most as many entries as nodes that were seen or exist.
-        self._pending: dict[str, Node | None] = dict.fromkeys(initial)
+        self._pending: OrderedDict[str, Node | None] = OrderedDict.fromkeys(initial)
         self._waiter: asyncio.Future[None] | None = None
         self._is_closed = False
         self._error: BaseException | None = None
@@ -51,6 +52,7 @@ class ChangeStream:
         return self
 
     async def __anext__(self) -> CacheChange:
+        await asyncio.sleep(0)  # a reader that has many changes to read must not block the event loop
         if self._waiter is not None:
             raise RuntimeError(f"another task waits for these changes of {self._cache.path} already")
         while not self._pending:
@@ -63,8 +65,8 @@ class ChangeStream:
                 await self._waiter
             finally:
                 self._waiter = None
-        path = next(iter(self._pending))
-        return CacheChange(path, self._pending.pop(path), self._cache.get(path))
+        path, seen = self._pending.popitem(last=False)
+        return CacheChange(path, seen, self._cache.get(path))
 
     def close(self) -> None:
         """End the iteration at once; pending changes are dropped."""
@@ -182,8 +184,7 @@ class Cache:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stop()
-        failure = None if self._task is None or self._task.cancelled() else self._task.exception()
+        failure = await self._stop()
         if error is None and failure is not None and not isinstance(failure, zkwire.ZooKeeperError):
             raise failure  # a bug in the cache, which must not stay unseen
 
@@ -197,7 +198,8 @@ class Cache:
         has ended.
         """
         is_read = self._mirror.is_complete and not self._awaits_resync
-        return is_read and not self._is_over and self._zk.state in _CONNECTED
+        is_followed = self._task is not None and not self._task.done()
+        return is_read and is_followed and self._zk.state in _CONNECTED
 
     def get(self, path: str) -> Node | None:
         """Return the node's data and Stat, None if it is not in the mirror: it does not exist, or lies too deep.
@@ -241,8 +243,8 @@ class Cache:
         self._check_entered()
         stream = ChangeStream(self, self._mirror.nodes if initial else ())
         self._streams.add(stream)
-        if self._is_over:
-            self._end(stream)
+        if self._task is not None and self._task.done():
+            stream.end(_failure(self._task))
         return stream
 
     # -- following the server -----------------------------------------------------------------------------------------
@@ -321,19 +323,14 @@ class Cache:
             reads += [GetData(path), GetChildren(path)] if lists else [GetData(path)]
         results = iter(await self._zk.get_many(reads))
         answers = [Answer(next(results), next(results) if question.lists else ()) for question in batch]
-        for question, answer in zip(batch, answers, strict=True):
-            if isinstance(answer.node, zkwire.ServerError):
-                self._raise_unless_missing(question.path, answer.node)
+        # A node that is missing, or that this client may not read, is not part of the mirror.  A cache that may not
+        # even read its own node is probably a mistake: say so when it is entered.
+        for question, (node, _) in zip(batch, answers, strict=True):
+            if isinstance(node, zkwire.NoAuthError) and question.path == self.path and not self._is_completed:
+                raise node
+            if not isinstance(node, Node | zkwire.NoNodeError | zkwire.NoAuthError):
+                raise node
         return answers
-
-    def _raise_unless_missing(self, path: str, error: zkwire.ServerError) -> None:
-        """Raise `error`, unless it only means that the node at `path` is not part of the mirror."""
-        if isinstance(error, zkwire.NoNodeError):
-            return
-        # A cache that may not even read its own node is probably a mistake: say so when it is entered.
-        if isinstance(error, zkwire.NoAuthError) and (self._is_completed or path != self.path):
-            return
-        raise error
 
     def _deliver(self, changes: list[CacheChange]) -> None:
         if changes:
@@ -346,26 +343,17 @@ class Cache:
     def _is_completed(self) -> bool:
         return self._completed is not None and self._completed.done()
 
-    @property
-    def _is_over(self) -> bool:
-        return self._task is None or self._task.done()
-
-    async def _stop(self) -> None:
+    async def _stop(self) -> BaseException | None:
+        """End the task; return its error, so that asyncio does not log it: the caller has it, or does not need it."""
         task = self._task
         assert task is not None
         task.cancel()
         await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # retrieved here, so that asyncio does not log it: the caller has it, or does not need it
+        return _failure(task)
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         for stream in list(self._streams):
-            self._end(stream)
-
-    def _end(self, stream: ChangeStream) -> None:
-        task = self._task
-        assert task is not None
-        stream.end(None if task.cancelled() else task.exception())
+            stream.end(_failure(task))
 
     def _check_entered(self) -> None:
         if not self._is_completed:
@@ -377,3 +365,8 @@ class Cache:
         if path != self.path and not path.startswith("/" if self.path == "/" else f"{self.path}/"):
             raise ValueError(f"{path} is not in the cache of {self.path}")
         return path
+
+
+def _failure(task: asyncio.Task[None]) -> BaseException | None:
+    """Return the error with which `task` has ended; None if it was cancelled."""
+    return None if task.cancelled() else task.exception()

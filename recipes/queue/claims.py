@@ -50,10 +50,9 @@ class Item(bytes):
         self._nodes = nodes
         self._zk = nodes.zk
         self._name = claimed.name
-        self._taken_node = nodes.taken_node(claimed.name)
         self._session_id = claimed.session_id
         self._on_hand_back = on_hand_back
-        self._is_handled = self._is_lost = False
+        self._is_handled = False
         name = claimed.path.rpartition("/")[2]
         node = TicketNode(claimed.path, name, claimed.token, claimed.session_id)
         # No client waits for the claim's own node, so the end of a claim need not yield the processor to it.
@@ -97,10 +96,7 @@ class Item(bytes):
 
     def leave_body(self, body: Body) -> LockLostError | None:
         """Undo `enter_body`; return how the claim was lost, if it was."""
-        loss = self._lease.leave_body(body)
-        if loss is not None:
-            self._is_lost = True
-        return loss
+        return self._lease.leave_body(body)
 
     async def release(self) -> None:
         """Delete the item from the queue if it was handled, otherwise hand it back.
@@ -120,8 +116,11 @@ class Item(bytes):
     # -- the end ----------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
-        if self._is_lost or not self._is_handled:
-            await self._hand_back()
+        loss = self._lease.find_loss()
+        if loss is not None or not self._is_handled:
+            await self._hand_back(is_lost=loss is not None)
+            if loss is not None and self._is_handled:
+                raise loss
             return
         try:
             await self._delete()
@@ -130,17 +129,17 @@ class Item(bytes):
         except LockLostError:
             raise
         except ZooKeeperError:
-            await self._hand_back()
+            await self._hand_back(is_lost=False)
             raise
 
-    async def _hand_back(self) -> None:
+    async def _hand_back(self, *, is_lost: bool) -> None:
         self._on_hand_back()
-        if self._is_lost:
+        if is_lost:
             # In the background: it may take until a server answers again, or until the session is over.
             self._nodes.in_background(self._nodes.free(self._name, claim=self.path, session_id=self._session_id))
             await self._lease.release_at_once()
             return
-        discarded = self._nodes.discard(self._taken_node, self._session_id)
+        discarded = self._nodes.discard(self._nodes.taken_node(self._name), self._session_id)
         await self._lease.release_at_once()
         if discarded is not None:
             await discarded
@@ -153,12 +152,8 @@ class Item(bytes):
             LockLostError: if the claim was lost.
             ServerError: if the server refuses it otherwise.
         """
-        if self._lease.is_over:
-            if (loss := self._lease.find_loss()) is not None:
-                self._is_lost = True
-                await self._hand_back()
-                raise loss
-            return  # it was released before
+        if self._lease.is_released:
+            return
         self._lease.leave_node()
         ticket = self._lease.ticket
         try:
@@ -173,9 +168,9 @@ class Item(bytes):
             if not isinstance(error.cause, zkwire.NoNodeError):
                 raise error.cause from None
             # If only the item is missing, a person has deleted it by hand, and it counts as handled.
-            self._is_lost = error.cause.path != self.entry
-            await self._hand_back()
-            if self._is_lost:
+            is_lost = error.cause.path != self.entry
+            await self._hand_back(is_lost=is_lost)
+            if is_lost:
                 why = "another client has deleted it; the item may be handled again"
                 raise LockLostError(self.path, why) from None
         finally:
@@ -184,7 +179,7 @@ class Item(bytes):
 
     async def _commit(self) -> None:
         """Delete the three nodes; after a lost answer, see whether they are gone."""
-        paths = (self.path, self._taken_node, self.entry)
+        paths = (self.path, self._nodes.taken_node(self._name), self.entry)
         while True:
             transaction = self._zk.transaction(session_id=self._session_id)
             for path in paths:

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 import zkwire
 from recipes.common.receipts import Receipts
-from recipes.common.retrying import any_transient, until_answered
+from recipes.common.retrying import read, until_answered
 from recipes.line.waiting import certify
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
@@ -77,11 +77,7 @@ class Consumer:
             except zkwire.NoNodeError:
                 continue
             except UnusableItemError as unusable:
-                self.view.skip(free[0], unusable.why)
-
-    async def count(self) -> int:
-        """Return how many items can be taken."""
-        return len(await self.view.free_items())
+                self.view.quarantine.add(free[0], str(unusable))
 
     async def _answer(self, name: str) -> object:
         """Return the item `name`, or the error of its read."""
@@ -116,7 +112,7 @@ class Consumer:
             claimed = await self._take_first(self._claim, is_get=False, has_looked=has_looked)
             if claimed is None or await self._is_certain(claimed):
                 return claimed
-            self.view.expire()
+            self.view.listing.expire()
 
     async def _take_first(
         self, take: Callable[[str], Awaitable[T | None]], *, is_get: bool, has_looked: bool
@@ -125,7 +121,7 @@ class Consumer:
         listing = self.view.listing
         is_fresh = False  # whether this call has looked by itself
         while True:
-            if listing.is_expired or (listing.is_stale and not has_looked):
+            if self.view.must_look(has_looked=has_looked):
                 await self.view.look(read_ahead=is_get)
                 is_fresh = has_looked = True
             name = listing.pick(int(self._zk.unique_id()[:8], 16))
@@ -135,15 +131,15 @@ class Consumer:
             try:
                 taken = await take(name)
             except UnusableItemError as unusable:
-                self.view.skip(name, unusable.why)
+                self.view.quarantine.add(name, str(unusable))
             except BaseException:
-                self.view.expire()  # the item may still be there, and then it is the first
+                self.view.listing.expire()  # the item may still be there, and then it is the first
                 raise
             else:
                 if taken is not None:
-                    self.view.took(is_deleted=is_get)
+                    listing.won()
                     return taken
-                self.view.missed(is_fresh=is_fresh)
+                listing.lost(is_fresh=is_fresh)
             finally:
                 self.view.being_taken.discard(name)
             has_looked = has_looked and bool(listing)
@@ -184,7 +180,7 @@ class Consumer:
             if isinstance(refused.cause, zkwire.NotEmptyError):
                 raise UnusableItemError(HAS_CHILDREN) from None
             if isinstance(refused.cause, zkwire.BadVersionError):
-                self.view.expire()  # it is still the first
+                self.view.listing.expire()  # it is still the first
             else:
                 _raise_unless_lost(refused)
             return False
@@ -293,20 +289,20 @@ class Consumer:
         # The tasks of gather start in this order, in the same turn of the event loop: the reads come after the
         # transaction and see what it did.
         committed: Any
-        read: Any
-        committed, read = await asyncio.gather(
-            transaction.commit(), self._zk.pipeline([GetData(entry), GetData(path)]), return_exceptions=True
+        answers: Any
+        committed, answers = await asyncio.gather(
+            transaction.commit(), read(self._zk, GetData(entry), GetData(path)), return_exceptions=True
         )
         was_lost = isinstance(committed, zkwire.ConnectionLostError)
         if isinstance(committed, BaseException) and not was_lost:
             raise committed
-        if was_lost or isinstance(read, zkwire.ProtocolError) or (isinstance(read, list) and any_transient(read)):
+        if was_lost or isinstance(answers, zkwire.ProtocolError):
             # The claim alone: an item that is too large for an answer breaks the connection of all reads with it.
             claim = await self._nodes.read_synced(path)
             return await self._answer(name), claim
-        if isinstance(read, BaseException):
-            raise read
-        item, claim = read
+        if isinstance(answers, BaseException):
+            raise answers
+        item, claim = answers
         return item, claim
 
     async def _is_certain(self, claimed: Claimed) -> bool:
@@ -323,7 +319,7 @@ class Consumer:
                 await certify(self._zk)
         except BaseException:
             self._hand_back(claimed)
-            self.view.expire()
+            self.view.listing.expire()
             raise
         return self._zk.session_id == session_id
 

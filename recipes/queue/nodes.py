@@ -129,8 +129,10 @@ class Nodes:
 
     def _has_ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()  # retrieved here, so that asyncio does not log it: a caller that was cancelled cannot
+        # A caller that was cancelled does not retrieve the error, and asyncio would log it.
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, zkwire.ZooKeeperError):
+            task.get_loop().call_exception_handler({"message": "a defect", "exception": error, "task": task})
 
     async def wait_while_connected(self, work: asyncio.Task[Any]) -> None:
         """Return when `work` is done, or when the client has no connection that `work` could use.
@@ -152,17 +154,21 @@ class Nodes:
                     return
 
 
-def child_names(answer: object) -> list[str] | None:
-    """Return the children in the answer to a GetChildren or a GetChildrenAndStat, None if their parent is missing.
+def found(answer: Any) -> Any:
+    """Return the answer to a read, None if the node is missing.
 
     Raises:
-        ServerError: if the server has refused the list for another reason.
+        ServerError: if the server has refused the read for another reason.
     """
-    if isinstance(answer, tuple):
-        answer = answer[0]
     if isinstance(answer, zkwire.NoNodeError):
         return None
     if isinstance(answer, BaseException):
         raise answer
-    assert isinstance(answer, list)
     return answer
+
+
+def child_names(answer: object) -> list[str] | None:
+    """Return the children in the answer to a GetChildren or a GetChildrenAndStat; otherwise the same as `found`."""
+    children: Any = found(answer)
+    names: list[str] | None = children[0] if isinstance(children, tuple) else children
+    return names

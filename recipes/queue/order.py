@@ -93,16 +93,17 @@ class Listing:
     the first few of the same priority (the window), so that consumers do not all try the same item.  Each win makes
     the window smaller, until the choice is the first item again; the next loss at once doubles the former window.
 
-    `is_expired` says whether every call needs a new listing before it tries an item.
-
     An item that another consumer took after it was listed here is not a sign of competition: consumers that take one
     after the other keep the strict order.
+
+    Attributes: `window`, its size, 0 while there is no competition; `is_expired`, whether every call needs a new
+    listing before it tries an item.
     """
 
-    __slots__ = ("_last_window", "_losses", "_names", "_takes_left", "_window", "is_expired")
+    __slots__ = ("_last_window", "_losses", "_names", "_takes_left", "is_expired", "window")
 
     def __init__(self) -> None:
-        self._window = 0  # 0 while there is no competition
+        self.window = 0
         self._last_window = 0  # the size with which competition began last; halved by each win without competition
         self.fill((), (), 0)
 
@@ -126,20 +127,13 @@ class Listing:
     def fill(self, names: Iterable[str], without: Collection[str], base: int) -> None:
         """Replace the known items by the listed `names`, except those in `without`; `base` as of `in_order`."""
         self._names = [name for name in in_order(names, base) if name not in without]
-        self._renew()
-
-    def confirm(self, without: Collection[str]) -> set[str]:
-        """Use the known items for as many takes as a new listing, except those in `without`; return these."""
-        left_out = set(without).intersection(self._names)
-        if left_out:
-            self._names = [name for name in self._names if name not in left_out]
-        self._renew()
-        return left_out
-
-    def _renew(self) -> None:
         self._takes_left = self.takes_of_one_look
         self._losses = 0  # in a row
         self.is_expired = False
+
+    def expire(self) -> None:
+        """Require a new listing before the next take."""
+        self.is_expired = True
 
     def pick(self, roll: int) -> str | None:
         """Return the item to try next and remove it from the known ones; None when there is none.
@@ -149,9 +143,9 @@ class Listing:
         """
         if not self._names:
             return None
-        if not self._window:
+        if not self.window:
             return self._names.pop(0)
-        window = min(len(self._names), max(self._window, len(self._names) // _WINDOW_SHARE))
+        window = min(len(self._names), max(self.window, len(self._names) // _WINDOW_SHARE))
         # The window must not reach into a less urgent priority.
         window = bisect_right(self._names, _priority(self._names[0]), hi=window, key=_priority)
         return self._names.pop(roll % window)
@@ -160,8 +154,8 @@ class Listing:
         """Record that this consumer got the picked item."""
         self._takes_left -= 1
         self._losses = 0
-        if self._window:
-            self._window -= 1
+        if self.window:
+            self.window -= 1
         else:
             self._last_window //= 2
 
@@ -172,8 +166,8 @@ class Listing:
             is_fresh: Whether the listing was read during this take: then the other consumer took the item at this very
                 moment, and so it competes.
         """
-        if is_fresh or self._window:
-            self._window = self._last_window = min(_LARGEST_WINDOW, 2 * self._last_window or 2)
+        if is_fresh or self.window:
+            self.window = self._last_window = min(_LARGEST_WINDOW, 2 * self._last_window or 2)
         self._losses += 1
         if self._losses >= _MOST_LOSSES:
             self.is_expired = True

@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import zkwire
 from recipes.common.numbers import next_number
 from recipes.common.receipts import Receipts
 from recipes.common.retrying import read, until_answered
 from recipes.common.waiting import Bound
+from recipes.line.contenders import look
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
-from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
+from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names, found
 from recipes.queue.order import prefix
-from zkwire import GetChildren, GetData, Node, Stat, Transaction, WatchSet, join_path
-
-T = TypeVar("T")
+from zkwire import GetChildren, GetData, Node, Transaction, WatchSet
 
 # A producer that came too late so often, because others put first, enters the waiting line.
 _MOST_FAILURES: Final = 3
@@ -42,8 +41,6 @@ _NAMES_TAKEN: Final = (
 )
 # Numbers to leave out at most, because nodes of other clients have them.
 _MOST_LEFT_OUT: Final = 512
-# Tickets to look at in the line of the producers, for a put that must not wait.
-_MOST_TICKETS_READ: Final = 16
 
 
 class _Room(NamedTuple):
@@ -119,8 +116,10 @@ class Producer:
                     if room is None:
                         bound.must_wait()
                         ticket = ticket or await self._line.acquire()
-                        room = await self._asked(partial(self._wait_for_room, most))
-                if await self._asked(partial(self._send_in_time, items, room.version, limit)):
+                        room = await until_answered(self._zk, partial(self._wait_for_room, most), renews=False)
+                # Asked again here after a refusal, so that the put keeps its place in the line.
+                send = partial(self._send_in_time, items, room.version, limit)
+                if await until_answered(self._zk, send, renews=False):
                     # After a producer that came out of the line others may wait there: its next put must look for them,
                     # and so it forgets the room.
                     if ticket is None:
@@ -130,13 +129,6 @@ class Producer:
         finally:
             if ticket is not None:
                 ticket.give_up()
-
-    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `ask`, asked again here after a refusal: the put keeps its place in the line.
-
-        In another session it has no place any more.
-        """
-        return await until_answered(self._zk, ask, renews=False)
 
     async def _send_in_time(self, items: Sequence[tuple[int, bytes]], version: int, limit: asyncio.Timeout) -> bool:
         """Send the items with the time limit suspended; return whether they were put.
@@ -162,17 +154,14 @@ class Producer:
         version, (entries, waiting) = await self._read_room(
             GetData(self._nodes.entries), GetChildren(self._nodes.producers)
         )
-        count = 0 if (parent := _stat(entries)) is None else parent.num_children
-        tickets = [name for name in child_names(waiting) or () if zkwire.sequence(name) is not None]
-        if count > most or (tickets and not (is_one_look and await self._are_all_persistent(tickets))):
+        parent: Node | None = found(entries)
+        count = 0 if parent is None else parent.stat.num_children
+        if count > most:
             return None
-        return _Room(version, count)
-
-    async def _are_all_persistent(self, tickets: Sequence[str]) -> bool:
-        """Return whether the nodes in the line of the producers are persistent, so that no producer waits there."""
-        reads = [GetData(join_path(self._nodes.producers, name)) for name in tickets[:_MOST_TICKETS_READ]]
-        stats = [answer.stat for answer in await read(self._zk, *reads) if isinstance(answer, Node)]
-        return len(stats) == len(tickets) and not any(stat.ephemeral_owner for stat in stats)
+        has_tickets = bool(child_names(waiting))
+        if has_tickets and is_one_look:
+            has_tickets = bool(await look(self._zk, self._nodes.producers))
+        return None if has_tickets else _Room(version, count)
 
     async def _wait_for_room(self, most: int) -> _Room:
         """Wait until there are at most `most` items; return the room.  Only the first in the line calls this."""
@@ -204,20 +193,20 @@ class Producer:
         """
         while True:
             # In order: a count that is older than the version proves nothing.
-            room, *answers = await read(self._zk, GetData(self._nodes.room), *more, in_order=True)
-            stat = _stat(room)
-            if stat is not None:
+            answer, *answers = await read(self._zk, GetData(self._nodes.room), *more, in_order=True)
+            room: Node | None = found(answer)
+            if room is not None:
                 break
             await self._nodes.make()
             with contextlib.suppress(zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.ConnectionLostError):
                 await self._zk.create(self._nodes.room, self._room_data, acl=self._nodes.acl)
         if room.data not in (b"", self._room_data):  # empty: created without a number
-            found = room.data[:40].decode(errors="replace")
+            theirs = room.data[:40].decode(errors="replace")
             raise ValueError(
-                f"the queue {self._nodes.path} has maxsize {found}, not {self._maxsize}: give that number, or change it"
-                f" for all producers by writing it into {self._nodes.room}"
+                f"the queue {self._nodes.path} has maxsize {theirs}, not {self._maxsize}: give that number, or change"
+                f" it for all producers by writing it into {self._nodes.room}"
             )
-        return stat.version, answers
+        return room.stat.version, answers
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
@@ -281,9 +270,9 @@ class Producer:
 
         Otherwise a put is refused because another client has created a node with the next name by hand.
         """
-        (entries,) = await read(self._zk, GetData(self._nodes.entries))
-        stat = _stat(entries)
-        return stat is not None and next_number(stat) >= LAST_NUMBER
+        (answer,) = await read(self._zk, GetData(self._nodes.entries))
+        entries: Node | None = found(answer)
+        return entries is not None and next_number(entries.stat) >= LAST_NUMBER
 
     def _leave_out(self, count: int, transaction: Transaction) -> None:
         """Leave out the next `count` numbers: each child that is created uses one up, also if it is deleted again."""
@@ -300,13 +289,3 @@ class Producer:
         for parent in (self._nodes.taken, self._nodes.entries):
             transaction.delete(parent)
             transaction.create(parent, acl=self._nodes.acl)
-
-
-def _stat(answer: object) -> Stat | None:
-    """Return the Stat of the node that was read, None if it is missing; raise the error of the read otherwise."""
-    if isinstance(answer, Node):
-        return answer.stat
-    if isinstance(answer, zkwire.NoNodeError):
-        return None
-    assert isinstance(answer, BaseException)
-    raise answer

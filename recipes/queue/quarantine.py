@@ -39,10 +39,6 @@ class UnusableItemError(ZooKeeperError):
         why: The end of a sentence that begins with the item's path.
     """
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
-
 
 def checked(item: object) -> Node:
     """Return the item that was read, or raise the error of its read.
@@ -132,11 +128,10 @@ class Quarantine:
         """Delete the persistent node that hides the item; return False if this client may not delete it."""
         path = self._nodes.taken_node(name)
         try:
-            await until_answered(self._nodes.zk, lambda: self._delete(path))
-        except zkwire.ConnectionLostError:
-            return True
+            await until_answered(self._nodes.zk, lambda: self._delete(path), repeats=True)
         except zkwire.TransactionError as refused:
-            # Read it once more: the ACL of a consumer's node refuses a child before the server looks at its kind.
+            # Read it once more: a delete whose answer was lost may have been carried out, and the ACL of a consumer's
+            # node refuses a child before the server looks at its kind.
             (node,) = await read(self._nodes.zk, GetData(path))
             if not _is_persistent(node):
                 return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Final, Self, TypeAlias, TypeVar
 
 from recipes.common.arguments import checked_within
@@ -70,7 +69,9 @@ class Queue:
         self._producer = Producer(self._nodes, maxsize)
         self._consumer = Consumer(self._nodes)
         self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=acl)
-        self._waiters = Waiters()
+        # The tasks that wait for an item, in the order in which they came.  The first one waits for all; its event is
+        # set when it becomes the first, and those of others when it has found several items.
+        self._waiters: list[asyncio.Event] = []
         self.path = path
         self.maxsize = maxsize
 
@@ -137,7 +138,7 @@ class Queue:
         try:
             await self._producer.put(wanted, within)
         finally:
-            self._consumer.view.expire()  # the new items may be more urgent than the listed ones
+            self._consumer.view.listing.expire()  # the new items may be more urgent than the listed ones
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class Queue:
 
     async def size(self) -> int:
         """Return how many items can be taken; claimed items are not counted."""
-        return await self._consumer.count()
+        return len(await self._consumer.view.free_items())
 
     async def claims(self) -> list[Contender]:
         """Return the claimed items in their order, each with the session that has claimed it, and since when.
@@ -222,7 +223,7 @@ class Queue:
 
     async def _claim(self, within: float | None) -> Item:
         claimed = await self._take_within(within, self._consumer.claim)
-        return Item(self._nodes, claimed, self._consumer.view.expire)
+        return Item(self._nodes, claimed, self._consumer.view.listing.expire)
 
     async def _take_within(self, within: float | None, take: Take[T]) -> T:
         """Take an item that is there, or else wait for one; after an expired session begin again."""
@@ -233,11 +234,13 @@ class Queue:
             if taken is not None:
                 return taken
             bound.must_wait()
-            waiter = self._waiters.enter()
+            waiter = asyncio.Event()
+            self._waiters.append(waiter)
             try:
                 return await until_answered(self._zk, lambda: self._wait(waiter, take))
             finally:
-                self._waiters.leave(waiter)
+                self._waiters.remove(waiter)
+                self._call(0, 1)
 
     async def _wait(self, waiter: asyncio.Event, take: Take[T]) -> T:
         """Wait until an item was taken.
@@ -245,10 +248,10 @@ class Queue:
         Of the tasks that share this object, only the first waits in the line of the consumers.  The others wait here,
         and try to take an item when the first has found several.  After an expired session each goes on at its place.
         """
-        while not self._waiters.is_first(waiter):
+        while self._waiters[0] is not waiter:
             await waiter.wait()
             waiter.clear()
-            if not self._waiters.is_first(waiter):
+            if self._waiters[0] is not waiter:
                 taken = await take(has_looked=True)
                 if taken is not None:
                     return taken
@@ -272,39 +275,11 @@ class Queue:
                 elif not view.listing:
                     await view.wait_for_change(watches)
                 else:
-                    self._waiters.call(len(view.listing) - 1)
+                    self._call(1, len(view.listing))
                     taken = await take(has_looked=True)
                     if taken is not None:
                         return taken
 
-
-class Waiters:
-    """The tasks of one queue object that wait for an item, in the order in which they came: each has an event.
-
-    The first task waits for all, and its event is set when it becomes the first; those of others when it has found
-    several items.
-    """
-
-    def __init__(self) -> None:
-        self._events: dict[asyncio.Event, None] = {}
-
-    def enter(self) -> asyncio.Event:
-        """Return the event of a further task, to be given to `leave`."""
-        event = asyncio.Event()
-        self._events[event] = None
-        return event
-
-    def is_first(self, event: asyncio.Event) -> bool:
-        """Return whether `event` belongs to the first task."""
-        return next(iter(self._events)) is event
-
-    def call(self, count: int) -> None:
-        """Set the events of `count` tasks after the first one, or fewer."""
-        for event in islice(self._events, 1, 1 + count):
+    def _call(self, begin: int, end: int) -> None:
+        for event in self._waiters[begin:end]:
             event.set()
-
-    def leave(self, event: asyncio.Event) -> None:
-        """Forget a task, and set the event of the first one."""
-        del self._events[event]
-        for first in islice(self._events, 1):
-            first.set()

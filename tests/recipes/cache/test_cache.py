@@ -597,6 +597,13 @@ async def test_a_reader_of_any_speed_gets_the_last_state_in_a_valid_order(seed: 
     assert seen == mirror.nodes
 
 
+async def test_a_reader_of_many_changes_lets_other_tasks_run() -> None:
+    cache: Any = CacheOf(Mirror("/r"))
+    stream, other = ChangeStream(cache, ["/r", "/r/a"]), asyncio.create_task(asyncio.sleep(0))
+    assert [change.path for change in await take(stream, 2)] == ["/r", "/r/a"]
+    assert other.done()
+
+
 class CacheOf:
     """The part of a cache that a ChangeStream uses."""
 

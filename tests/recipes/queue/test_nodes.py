@@ -8,6 +8,7 @@ import pytest
 
 import zkwire
 from recipes import Queue
+from recipes.queue.nodes import Nodes
 from tests.support.everywhere import below, scene
 from tests.support.queues import PATH, clients, contents, numbers, three_are_there
 from tests.support.recipes import outcome, until, until_line
@@ -91,3 +92,19 @@ async def test_a_get_that_is_cancelled_without_a_connection_ends_at_once_and_its
                 getting.cancel()
                 assert isinstance(await outcome(getting), asyncio.CancelledError)
         assert await contents(stage) == numbers(3)
+
+
+async def test_an_error_in_the_background_is_reported_only_if_it_is_a_defect() -> None:
+    """Those of ZooKeeper are the caller's, unless it was cancelled meanwhile."""
+    loop, reported = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+
+    async def fail(error: Exception) -> None:
+        raise error
+
+    async with clients(1) as (_, (zk,)):
+        nodes = Nodes(zk, PATH, None)
+        errors = [ZeroDivisionError(), zkwire.NoNodeError(-101)]
+        await asyncio.wait([nodes.in_background(fail(error)) for error in errors])
+        await asyncio.sleep(0)
+    assert reported == errors[:1]

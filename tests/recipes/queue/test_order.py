@@ -92,20 +92,6 @@ def test_without_competition_the_choice_is_always_the_first_item() -> None:
     assert not listing
 
 
-def test_an_item_taken_since_the_listing_is_no_sign_of_competition() -> None:
-    listing = filled(5000)
-    for number in range(2):
-        assert listing.pick(12345) == name(100, number)
-        listing.lost(is_fresh=False)
-    assert listing.pick(12345) == name(100, 2)
-    listing.won()
-    for number in range(3, 6):
-        assert not listing.is_stale
-        assert listing.pick(12345) == name(100, number)
-        listing.lost(is_fresh=False)
-    assert listing.is_stale  # everything in it may be taken by now
-
-
 def test_the_window_does_not_reach_into_a_less_urgent_priority() -> None:
     listing = Listing()
     listing.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], (), 0)
@@ -118,46 +104,35 @@ def test_the_window_does_not_reach_into_a_less_urgent_priority() -> None:
 
 
 def test_what_a_listing_knows() -> None:
-    """Each of its answers, from an empty one to one in which an item was taken, confirmed, expired and filled anew."""
     listing = Listing()
 
-    def answers() -> tuple[int, str | None, bool, bool, bool, int]:
-        known = listing.next(10_000)
-        assert listing.next(2) == known[:2]
-        assert listing.next(0) == []
-        return len(known), next(iter(known), None), not listing, listing.is_stale, listing.is_expired, len(listing)
+    def answers() -> tuple[int, str | None, bool, bool]:
+        return len(listing), next(iter(listing.next(1)), None), listing.is_stale, listing.is_expired
 
     names = [name(100, number) for number in range(150)]
-    assert answers() == (0, None, True, True, False, 0)
-    assert listing.takes_of_one_look == 1
+    assert answers() == (0, None, True, False)
     listing.fill(reversed(names), {names[0], "another"}, 0)
-    assert answers() == (149, names[1], False, False, False, 149)
-    assert listing.takes_of_one_look == 2
-    assert listing.pick(7) == names[1]
-    listing.won()
-    assert answers() == (148, names[2], False, False, False, 148)
-    assert listing.pick(7) == names[2]
-    listing.won()
-    assert answers() == (147, names[3], False, True, False, 147)  # it served for two takes
-    assert listing.confirm({names[2], names[4], names[3], "another"}) == {names[3], names[4]}
-    assert answers() == (145, names[5], False, False, False, 145)
-    listing.is_expired = True
-    assert answers() == (145, names[5], False, True, True, 145)
-    assert listing.confirm(()) == set()
-    assert answers() == (145, names[5], False, False, False, 145)
-    for number in range(5, 7):  # two losses, then a new list: they are forgotten
+    assert answers() == (149, names[1], False, False)
+    for number, is_stale in ((1, False), (2, True)):  # it serves for two takes
+        assert listing.pick(7) == names[number]
+        listing.won()
+        assert answers() == (148 - number + 1, names[number + 1], is_stale, False)
+    listing.expire()
+    assert answers() == (147, names[3], True, True)
+    listing.fill(names, (), 0)
+    for number in range(2):  # two losses, then a new list: they are forgotten
         assert listing.pick(0) == names[number]
         listing.lost(is_fresh=False)
-    listing.confirm(())
-    for number in range(7, 10):
+    listing.fill(names, (), 0)
+    for number in range(3):
         assert not listing.is_expired
         assert listing.pick(0) == names[number]
         listing.lost(is_fresh=False)
-    assert answers() == (140, names[10], False, True, True, 140)
+    assert answers() == (147, names[3], True, True)
     listing.fill(names[:1], (), 0)
-    assert answers() == (1, names[0], False, False, False, 1)
+    assert answers() == (1, names[0], False, False)
     assert listing.pick(0) == names[0]
-    assert answers() == (0, None, True, True, False, 0)
+    assert answers() == (0, None, True, False)
 
 
 @pytest.mark.parametrize(("count", "takes"), [(0, 1), (63, 1), (64, 1), (127, 1), (128, 2), (192, 3)])

@@ -299,24 +299,6 @@ async def test_the_time_limit_of_a_put_goes_on_when_its_transaction_came_too_lat
         await settled(other, PATH)
 
 
-@pytest.mark.parametrize(("count", "is_put"), [(16, True), (17, False)])
-async def test_a_put_that_must_not_wait_looks_at_sixteen_nodes_in_the_line_at_most(count: int, is_put: bool) -> None:
-    async with clients() as (_, (zk, other)):
-        for _ in range(count):
-            await other.create(f"{PATH}/producers/put-", sequential=True, make_parents=True)
-        came = await outcome(Queue(zk, PATH, 2).put(b"0", within=0))
-        assert (came is None) is is_put
-        assert isinstance(came, TimeoutError) is not is_put
-        assert await Queue(other, PATH).size() == is_put
-
-
-async def test_no_items_are_put_without_a_request() -> None:
-    async with clients(1) as (_, (zk,)):
-        for queue in (Queue(zk, PATH), Queue(zk, PATH, 2)):
-            await queue.put_many([])
-        assert await zk.exists(PATH) is None
-
-
 async def test_an_error_shows_only_the_beginning_of_the_data_of_a_foreign_room() -> None:
     async with clients(1) as (_, (zk,)):
         await zk.create(f"{PATH}/room", b"x" * 1000 + b"\xff", make_parents=True)

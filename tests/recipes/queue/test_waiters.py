@@ -4,7 +4,6 @@ import asyncio
 
 import zkwire
 from recipes import Queue
-from recipes.queue.queue import Waiters
 from tests.support.queues import PATH, Counting, clients, numbers, settled
 from tests.support.recipes import until, until_line
 from zkwire.testing import RealServer
@@ -75,18 +74,3 @@ async def test_as_many_waiting_tasks_take_at_the_same_time_as_there_are_items() 
         assert await asyncio.gather(*waiting[:3]) == numbers(3)
         await Queue(zk, PATH).put_many(numbers(3, 5))
         assert await asyncio.gather(*waiting[3:]) == numbers(3, 5)
-
-
-def test_only_the_tasks_for_which_there_are_items_are_called() -> None:
-    waiters = Waiters()
-    first, second, third = (waiters.enter() for _ in range(3))
-    assert waiters.is_first(first)
-    waiters.call(1)
-    assert [event.is_set() for event in (first, second, third)] == [False, True, False]
-    fourth = waiters.enter()
-    waiters.leave(second)
-    waiters.leave(first)
-    assert waiters.is_first(third)
-    assert (third.is_set(), fourth.is_set()) == (True, False)
-    waiters.leave(fourth)
-    waiters.leave(third)
