@@ -122,7 +122,7 @@ class Replica(State):
             sessions.by_id[session_id] = session
             return 0, b""
         if opcode == CLOSE_SESSION:
-            for path in list(self.tree.ephemerals.get(session_id, ())):
+            for path in self.tree.ephemerals(session_id):
                 writes.remove(self, path)
             if session_id in sessions.by_id:
                 sessions.end(sessions.by_id[session_id])

@@ -116,11 +116,10 @@ class Fault:
         *,
         code: int = 0,
         seconds: float = 0.0,
-        path: PathPattern = None,
-        session: int | None = None,
-        nth: int = 1,
-        times: int | None = None,
+        **choice: Unpack[Choice],
     ) -> None:
+        path, session = choice.get("path"), choice.get("session")
+        nth, times = choice.get("nth", 1), choice.get("times")
         if nth < 1 or (times is not None and times < 1):
             raise ValueError(f"nth and times count from 1, not nth={nth!r}, times={times!r}")
         self.name = name

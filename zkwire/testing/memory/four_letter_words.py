@@ -119,7 +119,7 @@ def _mntr(machine: Machine) -> str:
     values = {
         "zk_version": VERSION,
         "zk_server_state": "standalone",
-        "zk_ephemerals_count": sum(map(len, machine.tree.ephemerals.values())),
+        "zk_ephemerals_count": sum(node.is_ephemeral for node in machine.tree.nodes.values()),
         "zk_num_alive_connections": len(machine.connections),
         "zk_avg_latency": 0.0,
         "zk_outstanding_requests": 0,
@@ -145,7 +145,7 @@ def _dump(machine: Machine) -> str:
     for end, ids in sorted(ends.items()):
         lines.append(f"{len(ids)} expire at {_date(machine.wall_ms() / 1000 + end - machine.now)}:")
         lines += [f"\t{session_id % 2**64:#x}" for session_id in ids]
-    owners = machine.tree.ephemerals
+    owners = {each: paths for each in machine.sessions.by_id if (paths := machine.tree.ephemerals(each))}
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]
     for session_id, paths in owners.items():
         lines += [f"{session_id % 2**64:#x}:", *(f"\t{path}" for path in paths)]

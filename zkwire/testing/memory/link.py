@@ -16,9 +16,8 @@ from zkwire.testing.memory.machine import ServerConnection
 from zkwire.wire.frames import FrameReader
 
 _READ_SIZE: Final = 8 * 1024  # bytes; each connection has such a buffer, so it is small
-_WRITE_SIZE: Final = 64 * 1024  # bytes; replies are written as soon as there are so many
-_KEPT_LIMIT: Final = 4 * 1024 * 1024  # bytes; while more output is held back, the client's requests are not read
-_BACKLOG_LIMIT: Final = 64 * 1024 * 1024  # bytes; a client that leaves so much output unread is dropped
+_LARGE: Final = 4 * 1024  # bytes; a reply of this size is written at once
+_UNSENT_LIMIT: Final = 4 * 1024 * 1024  # bytes; while more output waits, the client's requests are not carried out
 _WORD_SIZE: Final = 4
 
 
@@ -66,7 +65,6 @@ class ServerLink(asyncio.BufferedProtocol):
         self._beginning: bytes | None = b""  # the first bytes, until they are known to be a four-letter word or not
         self._pending: deque[bytes] = deque()  # frames that were read and not yet carried out
         self._is_over = False
-        self._is_write_blocked = False
         self._kept: deque[_Kept] = deque()
         self._kept_size = 0
         self._timer: Timer | None = None
@@ -106,15 +104,10 @@ class ServerLink(asyncio.BufferedProtocol):
 
     def go_on(self) -> None:
         """Hand over the pending frames while nothing blocks, then continue or pause reading."""
-        size = 0
         while self._pending and not self._is_over and not self._is_blocked():
             self._owner.link_received(self, self._pending.popleft())
-            outgoing = self.connection.outgoing if self.connection is not None else None
-            if outgoing:
-                size += len(outgoing[-1])
-                if size >= _WRITE_SIZE:  # writing shows whether the client reads; if it does not, the rest must wait
-                    self._owner.flush()
-                    size = 0
+            if self.connection is not None and self.connection.outgoing and len(self.connection.outgoing[-1]) > _LARGE:
+                self._owner.flush()  # this shows whether the client reads; if it does not, the rest must wait
         self._owner.flush()
         if self._reader.error is not None and not self._pending and not self._is_over:
             self._write(b"", closing=True)
@@ -123,12 +116,7 @@ class ServerLink(asyncio.BufferedProtocol):
     def eof_received(self) -> None:
         self._is_over = True
 
-    def pause_writing(self) -> None:
-        self._is_write_blocked = True
-        self._read_or_wait()
-
     def resume_writing(self) -> None:
-        self._is_write_blocked = False
         self.go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -186,8 +174,6 @@ class ServerLink(asyncio.BufferedProtocol):
         if closing:
             self._is_over = True
             self._transport.close()
-        elif self._transport.get_write_buffer_size() + self._kept_size > _BACKLOG_LIMIT:
-            self.drop()
 
     def _end(self) -> None:
         self._is_over = True
@@ -199,7 +185,8 @@ class ServerLink(asyncio.BufferedProtocol):
         self._owner.link_lost(self)
 
     def _is_blocked(self) -> bool:
-        return self._owner.is_paused or self._is_write_blocked or self._kept_size > _KEPT_LIMIT
+        written = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._owner.is_paused or self._kept_size + written > _UNSENT_LIMIT
 
     def _read_or_wait(self) -> None:
         if self._transport is None or self._transport.is_closing():

@@ -58,6 +58,7 @@ class Machine(State):
         super().__init__(settings, now, wall)
         self.port = port
         self._cleanup_at = now + settings.container_interval
+        self._tick_at = self.sessions.next_tick(now)
         self._special: dict[int, Callable[[ServerConnection, int, bytes], None]] = {
             requests.AuthRequest.opcode: self._authenticate,
             requests.SaslRequest.opcode: self._refuse_sasl,
@@ -151,6 +152,7 @@ class Machine(State):
     def advance(self, now: float) -> None:
         """Do what is due at `now`: expire sessions, clean up containers and TTL nodes."""
         self.now = now
+        self._tick_at = self.sessions.next_tick(now)
         for session in self.sessions.due(now):
             self.expire(session.id, now)
         if now >= self._cleanup_at:
@@ -162,8 +164,7 @@ class Machine(State):
 
     def next_deadline(self) -> float:
         """Return when `advance` may have something to do next."""
-        ends = self.sessions.next_deadline()
-        return self._cleanup_at if ends is None else min(ends, self._cleanup_at)
+        return min(self._tick_at, self._cleanup_at)
 
     def expire(self, session_id: int, now: float) -> None:
         """Expire a session at once.
@@ -185,6 +186,7 @@ class Machine(State):
             self.close(connection)
         self.sessions.restart(now)
         self._cleanup_at = now + self.settings.container_interval
+        self._tick_at = self.sessions.next_tick(now)
 
     def lose_data(self) -> None:
         """Forget the nodes, the sessions and the count of transactions; a restart follows."""

@@ -84,7 +84,7 @@ def get_all_children_number(
 def get_ephemerals(state: State, connection: ServerConnection, request: requests.GetEphemeralsRequest) -> bytes:
     """Return the paths of the session's own ephemeral nodes that begin with the prefix."""
     assert connection.session is not None
-    owned = list(state.tree.ephemerals.get(connection.session.id, ()))
+    owned = state.tree.ephemerals(connection.session.id)
     prefix = request.prefix
     if prefix is not None and prefix.strip(_BLANK) not in ("", "/"):
         owned = [path for path in owned if path.startswith(prefix)]

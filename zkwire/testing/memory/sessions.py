@@ -47,7 +47,6 @@ class Sessions(Generic[C]):
     def __init__(self, tick_time: float, now: float) -> None:
         self.by_id: dict[int, ServerSession[C]] = {}
         self._tick = max(round(tick_time * 1000), 1)
-        self._buckets: dict[int, dict[int, None]] = {}
         self._next_id = _first_id(now)
 
     def __len__(self) -> int:
@@ -67,30 +66,24 @@ class Sessions(Generic[C]):
 
     def touch(self, session: ServerSession[C], now: float) -> None:
         """Postpone the end of a session to the first tick after `now` plus its timeout."""
-        tick = (round(now * 1000) + session.timeout_ms) // self._tick + 1
-        if tick != session.tick:
-            self._leave(session)
-            session.tick = tick
-            self._buckets.setdefault(tick, {})[session.id] = None
+        session.tick = (round(now * 1000) + session.timeout_ms) // self._tick + 1
 
     def end(self, session: ServerSession[C]) -> None:
         """Remove a session from the list."""
-        self._leave(session)
         del self.by_id[session.id]
 
     def due(self, now: float) -> list[ServerSession[C]]:
         """Return the sessions with a timeout that has passed, the earliest first."""
-        ticks = sorted(tick for tick in self._buckets if tick * self._tick <= round(now * 1000))
-        return [self.by_id[session_id] for tick in ticks for session_id in self._buckets[tick]]
+        over = [session for session in self.by_id.values() if session.tick * self._tick <= round(now * 1000)]
+        return sorted(over, key=lambda session: session.tick)
 
-    def next_deadline(self) -> float | None:
-        """Return when the next session expires unless its client sends something; None when there is no session."""
-        return min(self._buckets) * self._tick / 1000 if self._buckets else None
+    def next_tick(self, now: float) -> float:
+        """Return when a session may expire next."""
+        return (round(now * 1000) // self._tick + 1) * self._tick / 1000
 
     def clear(self) -> None:
         """Forget all sessions."""
         self.by_id.clear()
-        self._buckets.clear()
 
     def restart(self, now: float) -> None:
         """Give every session its full timeout again, as a restarted server does."""
@@ -103,13 +96,6 @@ class Sessions(Generic[C]):
     def deadline(self, session: ServerSession[C]) -> float:
         """Return when `session` expires unless its client sends something."""
         return session.tick * self._tick / 1000
-
-    def _leave(self, session: ServerSession[C]) -> None:
-        bucket = self._buckets.get(session.tick)
-        if bucket is not None:
-            bucket.pop(session.id, None)
-            if not bucket:
-                del self._buckets[session.tick]
 
 
 def _first_id(now: float) -> int:

@@ -101,13 +101,12 @@ class Node:
 class Tree:
     """Every node by its path; the root is found under "" too, as the real server's own index has it.
 
-    `nodes` is the index, `ephemerals` has the paths that each session owns.  Quotas are not counted.
+    Quotas are not counted.
     """
 
     def __init__(self) -> None:
         root = Node(b"", OPEN_ACL, 0, 0, 0)
         self.nodes: dict[str, Node] = {"": root, "/": root}
-        self.ephemerals: dict[int, dict[str, None]] = {}
         # In a multi, each node that it has changed so far, and the values that the node had before.
         self._before: dict[str, tuple[Node | None, dict[str, Any]]] | None = None
         for path in ("/zookeeper", _QUOTA_NODE, CONFIG_NODE):
@@ -130,7 +129,6 @@ class Tree:
             parent.pzxid = zxid
         node = self.nodes[path] = Node(data, acl, owner, zxid, time)
         parent.children[name] = None
-        self._account(path, node)
         return node
 
     def delete(self, path: str, zxid: int) -> Node:
@@ -142,7 +140,6 @@ class Tree:
         node = self.nodes.pop(path)
         parent.pzxid = max(zxid, parent.pzxid)
         del parent.children[name]
-        self._unaccount(path, node)
         return node
 
     def set_data(self, path: str, data: bytes | None, zxid: int, time: int) -> Node:
@@ -169,6 +166,10 @@ class Tree:
         prefix = path + "/"
         return sum(1 for other in self.nodes if other.startswith(prefix))
 
+    def ephemerals(self, session_id: int) -> list[str]:
+        """Return the paths of the nodes that a session owns, in the order of their creation."""
+        return [path for path, node in self.nodes.items() if node.owner == session_id]
+
     def expired(self, now: int) -> Collection[str]:
         """Return the containers and TTL nodes that must be deleted at the wall time `now`, in ms."""
         return sorted(
@@ -192,30 +193,15 @@ class Tree:
     def rollback(self) -> None:
         """Undo the changes since `begin`, changes of the sequence counters included."""
         before, self._before = self._before or {}, None
-        for path in before:
-            if path in self.nodes:
-                self._unaccount(path, self.nodes.pop(path))
         for path, (node, values) in before.items():
-            if node is not None:
+            if node is None:
+                self.nodes.pop(path, None)
+            else:
                 vars(node).update(values)
                 self.nodes[path] = node
-                self._account(path, node)
 
     def _remember(self, path: str) -> None:
         path = path or "/"
         if self._before is not None and path not in self._before:
             node = self.nodes.get(path)
             self._before[path] = node, {} if node is None else node.values()
-
-    # -- bookkeeping --------------------------------------------------------------------------------------
-
-    def _account(self, path: str, node: Node) -> None:
-        if node.is_ephemeral:
-            self.ephemerals.setdefault(node.owner, {})[path] = None
-
-    def _unaccount(self, path: str, node: Node) -> None:
-        if node.is_ephemeral:
-            owned = self.ephemerals[node.owner]
-            del owned[path]
-            if not owned:
-                del self.ephemerals[node.owner]

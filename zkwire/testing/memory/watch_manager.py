@@ -35,12 +35,10 @@ class Watches(Generic[W]):
 
     def __init__(self) -> None:
         self.by_path: dict[str, dict[W, int]] = {}
-        self._by_watcher: dict[W, set[str]] = {}
 
     def add(self, path: str, watcher: W, kind: int) -> None:
         """Set a watch; setting the same one twice changes nothing."""
         there = self.by_path.setdefault(path, {})
-        self._by_watcher.setdefault(watcher, set()).add(path)
         there[watcher] = there.get(watcher, 0) | kind
 
     def has(self, path: str, watcher: W, kinds: int) -> bool:
@@ -56,16 +54,14 @@ class Watches(Generic[W]):
             there[watcher] = before & ~gone
             if before == gone:
                 del there[watcher]
-                self._by_watcher[watcher].discard(path)
                 if not there:
                     del self.by_path[path]
         return bool(gone)
 
     def forget(self, watcher: W) -> None:
         """Remove all watches of `watcher`."""
-        for path in list(self._by_watcher.get(watcher, ())):
+        for path in list(self.by_path):
             self.remove(path, watcher, KINDS[WatcherType.ANY])
-        self._by_watcher.pop(watcher, None)
 
     def trigger(self, path: str, kinds: int) -> list[W]:
         """Return the watchers that see an event for `path`, and use up their one-shot watches.

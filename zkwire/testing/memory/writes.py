@@ -240,7 +240,7 @@ def remove(state: State, path: str) -> None:
 def end_session(state: State, session: ServerSession[ServerConnection]) -> int:
     """End a session and delete its ephemeral nodes in one transaction; return the zxid."""
     zxid = state.next_zxid()
-    for path in list(state.tree.ephemerals.get(session.id, ())):
+    for path in state.tree.ephemerals(session.id):
         remove(state, path)
     state.sessions.end(session)
     return zxid

@@ -15,8 +15,7 @@ OWNERS = [0, SESSION, CONTAINER, ttl_owner(1000)]
 def picture(tree: Tree) -> Any:
     """All that a client could ever see of it, and its counters."""
     nodes = {path: (node.stat(), node.data, node.creates, set(node.names())) for path, node in tree.nodes.items()}
-    owned = {owner: set(paths) for owner, paths in tree.ephemerals.items()}
-    return nodes, owned
+    return nodes, set(tree.ephemerals(SESSION))
 
 
 def play(tree: Tree, steps: list[tuple[int, int, int]], zxid: int) -> None:
