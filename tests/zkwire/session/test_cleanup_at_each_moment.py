@@ -226,6 +226,20 @@ async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of
         assert await zk.get_children("/p") == []
 
 
+@in_virtual_time
+@pytest.mark.parametrize(("sequential", "operation"), [(True, "getChildren"), (True, "exists"), (False, "exists")])
+async def test_a_search_that_is_refused_for_good_is_reported(
+    sequential: bool, operation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_client() as (server, zk):
+        await lose_a_create(server, zk, "/n-", sequential=sequential)
+        server.strike = lambda wire, sent: zkwire.NoAuthError.code if sent.name == operation else None
+        while zk._session.requests.cleanup.is_busy:
+            await asyncio.sleep(0.01)
+        (report,) = [text for text in caplog.messages if "cannot look for the node" in text]
+        assert "that a cancelled create of /n- left: " in report
+
+
 def behind_and_overloaded(wire: Wire, sent: Sent) -> int | None:
     """Refuse each sync, and know nothing of the node that is asked for."""
     if sent.name == "sync":

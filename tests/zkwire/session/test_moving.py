@@ -1,145 +1,126 @@
-"""Leaving a server for another one of a new list, and closing meanwhile; the server in memory has two addresses."""
+"""Leaving a server for another one of a new list, and closing meanwhile, in virtual time; a defect inside."""
 
 import asyncio
 
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, cancelled, states_until, turns
-from tests.support.everywhere import scene
-from tests.support.recipes import no_task_stays, outcome, until
+from tests.support.client import InOrder, cancelled, turns
+from tests.support.recipes import outcome, until
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionState
-from zkwire.session import closing
 from zkwire.testing import Server
 
-pytestmark = pytest.mark.limit(30)
-
-CONNECTED, SUSPENDED = SessionState.CONNECTED, SessionState.SUSPENDED
-PING = 11
+CONNECTED, SUSPENDED, CLOSED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CLOSED
 
 
-def elsewhere(server: Server) -> str:
-    """Return another address of the server."""
-    return server.hosts.replace("127.0.0.1", "localhost")
-
-
+@in_virtual_time
 async def test_what_is_in_flight_is_answered_before_the_server_is_left_and_what_comes_then_goes_to_the_next() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():
+    async with a_client("a") as (server, zk):
         session, states = zk.session_id, zk.states()
-        with server.hold_replies("create", session=session) as held, server.delay_replies(0, "getData") as asked:
-            creating = asyncio.create_task(zk.create("/a"))
-            await held.until_hit()
-            zk.set_hosts(elsewhere(server))
-            await turns(3)
-            reading = asyncio.create_task(zk.get("/a"))
-            await turns(20)
-            assert zk.state is CONNECTED  # the create is not cut off
-            assert not asked.hits  # the read waits for the next server
-            held.release()
-            assert await creating == "/a"
-            assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
-            assert await states_until(states, CONNECTED) == [CONNECTED]
-            assert (await reading).data == b""
-        assert zk.server == elsewhere(server)
-        assert zk.session_id == session
+        server.is_holding = True
+        creating = asyncio.ensure_future(zk.create("/a"))
+        await turns()
+        zk.set_hosts("b")
+        await turns()
+        reading = asyncio.ensure_future(zk.get("/a"))
+        await turns(20)
+        assert server.names() == ["create", "ping"]
+        assert zk.state is CONNECTED  # the create is not cut off
+        server.release()
+        assert await creating == "/a"
+        assert (await reading).data == b""
+        assert (zk.server, zk.session_id) == ("b:2181", session)
+        await zk.close()
+        assert [state async for state in states] == [CONNECTED, SUSPENDED, CONNECTED, CLOSED]
 
 
+@in_virtual_time
 @pytest.mark.parametrize("refused", [False, True])
 async def test_a_server_is_left_at_once_if_nothing_is_in_flight(
     refused: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also if it refuses the last ping; the next ordinary one would be due after more than a minute."""
-    async with Server(max_session_timeout=600.0) as server, zkwire.connect(server.hosts, 600.0) as zk:
-        left, states = server.hosts, zk.states()
-        with server.answering(PING, zkwire.ThrottledError) if refused else server.delay_replies(0, PING) as pinged:
-            zk.set_hosts(elsewhere(server))
-            await states_until(states, SUSPENDED)
-            assert pinged.hits == 1
-        await states_until(states, CONNECTED)
-        assert zk.server == elsewhere(server)
-    assert f"lost the connection to {left}: the list of servers has changed" in caplog.messages
+    async with a_client("a", 600.0) as (server, zk):
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if refused and sent.name == "ping" else None
+        zk.set_hosts("b")
+        await turns(20)
+        assert server.names()[:2] == ["ping", "connect"]
+        assert (zk.server, zk.state) == ("b:2181", CONNECTED)
+    assert "lost the connection to a:2181: the list of servers has changed" in caplog.messages
 
 
+@in_virtual_time
 async def test_a_connection_that_is_lost_while_its_server_is_being_left_does_not_keep_the_client_at_the_next_one() -> (
     None
 ):
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        first, states = server.hosts, zk.states()
-        with server.hold_replies("create", session=zk.session_id) as held:
-            creating = asyncio.create_task(zk.create("/a"))
-            await held.until_hit()
-            zk.set_hosts(elsewhere(server))
-            await turns(3)
-            server.drop()
-            assert isinstance(await outcome(creating), zkwire.ConnectionLostError)
-        await states_until(states, SUSPENDED)
-        await states_until(states, CONNECTED)
-        assert zk.server == elsewhere(server)
-        zk.set_hosts(first)
-        await states_until(states, SUSPENDED)
-        await states_until(states, CONNECTED)
-        assert zk.server == first
+    async with a_client("a") as (server, zk):
+        server.is_holding = True
+        creating = asyncio.ensure_future(zk.create("/a"))
+        await turns()
+        zk.set_hosts("b")
+        await turns()
+        server.drop()
+        server.is_holding = False
+        assert isinstance(await outcome(creating), zkwire.ConnectionLostError)
+        await zk.ping()
+        assert zk.server == "b:2181"
+        zk.set_hosts("a")
+        await turns(20)
+        assert (zk.server, zk.state) == ("a:2181", CONNECTED)
 
 
+@in_virtual_time
 async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_connection_that_is_there() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as other:
-        zk = await zkwire.connect(server.hosts)
-        session, states = zk.session_id, zk.states()
-        await zk.create("/e", ephemeral=True)
-        with (
-            server.hold_replies("create", session=session) as held,
-            server.hold_replies("closeSession", session=session) as last,
-        ):
-            creating = asyncio.create_task(zk.create("/a"))
-            await held.until_hit()
-            zk.set_hosts(elsewhere(server))
-            await turns(3)
-            ending = asyncio.create_task(zk.close())
-            await last.until_hit()  # on the same connection
-            held.release()
-            assert await creating == "/a"
-            for _ in range(3):  # the answer to the last ping has arrived as well
-                await other.ping()
+    async with a_client("a") as (server, zk):
+        states = zk.states()
+        server.is_holding = True
+        creating = asyncio.ensure_future(zk.create("/a"))
+        await turns()
+        zk.set_hosts("b")
+        await turns()
+        ending = asyncio.ensure_future(zk.close())
+        await turns()
+        assert server.names() == ["create", "ping", "closeSession"]
+        server.release()
+        assert await creating == "/a"
         await ending
-        assert [state async for state in states] == [CONNECTED, SessionState.CLOSED]
-        assert session not in server.sessions
-        assert await other.exists("/e") is None
+        assert [state async for state in states] == [CONNECTED, CLOSED]
+        assert len(server.machine.sessions) == 0
 
 
 # -- closing with the session kept ------------------------------------------------------------------------------------
 
 
+@in_virtual_time
 @pytest.mark.parametrize("keep_session", [True, False])
 async def test_the_node_of_a_cancelled_create_does_not_stay_in_a_session_that_is_kept(keep_session: bool) -> None:
-    async with scene() as stage:
-        session = stage.zk.session_id
-        with stage.server.hold_replies("create", session=session) as held:
-            task = asyncio.create_task(stage.zk.create("/e", ephemeral=True))
-            await held.until_hit()
-            await cancelled(task)
-            ending = asyncio.create_task(stage.zk.close(keep_session=keep_session))
-            await turns(5)
-            assert not ending.done()
+    async with a_client() as (server, zk), zkwire.connect("c", open_link=server.open_link) as other:
+        server.is_holding = True
+        creating = asyncio.ensure_future(zk.create("/e", ephemeral=True))
+        await turns()
+        await cancelled(creating)
+        ending = asyncio.ensure_future(zk.close(keep_session=keep_session))
+        await turns()
+        assert not ending.done()
+        server.release()
         await ending
-        assert (session in stage.server.sessions) == keep_session
-        assert await stage.other.exists("/e") is None
+        assert (zk.session_id in server.machine.sessions.by_id) == keep_session
+        assert await other.exists("/e") is None
 
 
-async def test_a_server_that_falls_silent_ends_the_wait_for_the_clean_up_of_a_kept_session(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Otherwise it would last for half of the session timeout, here for five minutes."""
-    monkeypatch.setattr(closing, "_SILENCE", 0.05)
-    monkeypatch.setattr(closing, "_LAST_TRY", 0.05)
-    async with Server(max_session_timeout=600.0) as server:
-        zk = await zkwire.connect(server.hosts, 600.0)
-        with server.hold_replies("create", session=zk.session_id) as held:
-            task = asyncio.create_task(zk.create("/e", ephemeral=True))
-            await held.until_hit()
-            await cancelled(task)
-            with server.paused():
-                await zk.close(keep_session=True)
-        assert zk.session_id in server.sessions
+@in_virtual_time
+async def test_a_server_that_falls_silent_ends_the_wait_for_the_clean_up_of_a_kept_session() -> None:
+    """Otherwise it would last for half of the session timeout."""
+    async with a_client(timeout=600.0) as (server, zk):
+        server.is_silent = True
+        creating = asyncio.ensure_future(zk.create("/e", ephemeral=True))
+        await turns()
+        await cancelled(creating)
+        start = server.loop.time()
+        await zk.close(keep_session=True)
+        assert server.loop.time() - start == pytest.approx(2.5, abs=0.1)  # the clean-up, and then the last ping
+        server.is_silent = False
 
 
 # -- failures inside --------------------------------------------------------------------------------------------------
@@ -175,28 +156,3 @@ async def test_a_defect_in_the_session_is_reported_and_leaves_no_caller_waiting(
 
 async def watch_for(watch: zkwire.Watch) -> zkwire.WatchEvent:
     return await watch
-
-
-# -- searches ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("sequential", "operation"), [(True, "getChildren"), (True, "exists"), (False, "exists")])
-async def test_a_search_that_is_refused_for_good_is_reported(
-    sequential: bool, operation: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with scene() as stage, no_task_stays():
-        await stage.other.create("/a")
-        with stage.server.answering(operation, zkwire.NoAuthError, session=stage.zk.session_id):
-            with stage.server.drop_after("create", session=stage.zk.session_id) as lost:
-                task = asyncio.create_task(stage.zk.create("/a/n-", ephemeral=True, sequential=sequential))
-                await turns(2)
-                task.cancel()
-                await lost.until_hit()
-
-            def reports() -> list[str]:
-                return [text for text in map(str, caplog.messages) if "cannot look for the node" in text]
-
-            await until(lambda: bool(reports()))
-        (report,) = reports()
-        assert "that a cancelled create of /a/n- left: " in report
-        assert len(await stage.other.get_children("/a")) == 1
