@@ -155,7 +155,7 @@ class Session(LinkOwner):
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        if (link := self.requests.link) is not None and link.is_leaving:
+        if (link := self.requests.link) is not None:
             link.stay()  # the last requests are sent on this link
         end = self._loop.time() + (self.timeout if within is None else min(within, self.timeout))
         last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()

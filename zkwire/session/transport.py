@@ -130,8 +130,9 @@ class Link(asyncio.BufferedProtocol):
 
     def stay(self) -> None:
         """Undo `leave`."""
-        self.is_leaving = False
-        self.is_blocked = self._is_full
+        if self.is_leaving:
+            self.is_leaving = False
+            self.is_blocked = self._is_full
 
     def abort(self, reason: Exception) -> None:
         """Close the socket at once, for `reason`; bytes that were not yet sent are lost."""
