@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import zkwire
 from recipes.common.arguments import checked_within
@@ -21,6 +21,8 @@ from recipes.double_barrier.rounds import Round, count_of, in_order, is_round, m
 from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetChildren, GetData, WatchSet, join_path, validate_path
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 READY: Final = "ready"
 
@@ -111,16 +113,8 @@ class DoubleBarrier:
         checked_within(within)
         if self._round is not None or self._is_busy:
             raise RuntimeError(f"this member of {self.path} has entered already: leave it first")
-        self._is_busy = True
         self._unique, self._own = "", None
-        try:
-            async with bounded(within, f"{self.count} members did not come to {self.path}") as bound:
-                self._round = await until_answered(self._zk, lambda: self._enter(bound), repeats=True)
-        except BaseException:
-            self._discard_own()
-            raise
-        finally:
-            self._is_busy = False
+        self._round = await self._do(self._enter, within, f"{self.count} members did not come to {self.path}")
 
     async def leave(self, *, within: float | None = None) -> None:
         """Wait until all members of the round have left or died, and return together with them.
@@ -143,10 +137,14 @@ class DoubleBarrier:
         entered, self._round = self._round, None
         if entered is None:
             raise RuntimeError(f"this member of {self.path} has not entered")
+        await self._do(partial(self._leave, entered), within, f"the other members did not leave {self.path}")
+
+    async def _do(self, work: Callable[[Bound], Awaitable[T]], within: float | None, what: str) -> T:
+        """Return the result of `work`, within its bound; if it fails, no node of ours stays."""
         self._is_busy = True
         try:
-            async with bounded(within, f"the other members did not leave {self.path}") as bound:
-                await until_answered(self._zk, lambda: self._leave(entered, bound), repeats=True)
+            async with bounded(within, what) as bound:
+                return await until_answered(self._zk, lambda: work(bound), repeats=True)
         except BaseException:
             self._discard_own()
             raise
@@ -170,10 +168,7 @@ class DoubleBarrier:
 
     async def _round_with_us(self) -> Round | None:
         """Return the round if it has begun with our node, which has gone with its session since; otherwise None."""
-        try:
-            found = members_in(await self._zk.get(self._ready))
-        except (zkwire.NoAuthError, zkwire.NoNodeError):
-            return None
+        found = await self._read_ready() or ()
         own = next((name for name in found if name.startswith(self._unique)), None)
         if own is None or not is_round(found):
             return None
@@ -228,7 +223,7 @@ class DoubleBarrier:
                         if not is_round(found):
                             self._warnings.warn(self._ready, "names no members of a round, so it is deleted")
                         await self._end_round(found)
-                    elif await self._watch([self._own_path, join_path(self.path, present[0])], watches):
+                    elif await self._are_members([self._own or "", present[0]], watches):
                         bound.must_wait()
                         await watches.next()
                     names = await self._list()
@@ -252,14 +247,16 @@ class DoubleBarrier:
         members = [name for name in in_order(names, self._own) if count_of(name) == self.count]
         if len(members) < self.count:
             return None
-        first = await self._ephemeral(members[: self.count])
-        if len(first) < self.count:  # one of them has left, or is a node that a person has created
-            first = (await self._ephemeral(members))[: self.count]
+        first = (await self._ephemeral(members))[: self.count]
         return tuple(first) if len(first) == self.count else None
 
-    async def _ephemeral(self, names: list[str]) -> list[str]:
+    async def _are_members(self, names: list[str], watches: WatchSet) -> bool:
+        """Watch members for their departure; return whether all of them are there."""
+        return await self._ephemeral(names, watches) == names
+
+    async def _ephemeral(self, names: list[str], watches: WatchSet | None = None) -> list[str]:
         """Return those of `names` that are ephemeral nodes: a persistent one would never leave a round."""
-        nodes = await read(self._zk, *(GetData(join_path(self.path, name)) for name in names))
+        nodes = await read(self._zk, *(GetData(join_path(self.path, name), into=watches) for name in names))
         return [name for name, node in zip(names, nodes, strict=True) if self._is_member(name, node)]
 
     def _is_member(self, name: str, node: Any) -> bool:
@@ -292,7 +289,7 @@ class DoubleBarrier:
         bound.must_wait()
         stat, _ = await self._zk.exists_and_watch(self._ready, into=watches)
         if stat is None:
-            if not await self._watch([self._own_path], watches):
+            if not await self._are_members([self._own or ""], watches):
                 return False
             await watches.next()
         return True
@@ -307,24 +304,26 @@ class DoubleBarrier:
             transaction.check(join_path(self.path, name))
         transaction.create(self._ready, "\n".join(members).encode(), acl=self._fixed_acl)
         transaction.set(self.path, str(self.count).encode())
+        return await self._commit(transaction)
+
+    async def _commit(self, transaction: zkwire.Transaction) -> bool:
+        """Carry out the transaction; return False if the nodes are not as they should be for it."""
         try:
             await transaction.commit()
         except zkwire.TransactionError as error:
-            if not isinstance(error.cause, zkwire.NoNodeError | zkwire.NodeExistsError):
+            if isinstance(error.cause, zkwire.NotEmptyError):
+                await self._clear_ready()
+            elif isinstance(error.cause, zkwire.NoNodeError | zkwire.NodeExistsError | zkwire.BadVersionError):
+                await self._zk.sync(self.path)  # our server may lag behind the leader, which has refused this
+            else:
                 raise
-            await self._zk.sync(self.path)  # our server may lag behind the leader, which has refused this
             return False
         return True
 
-    async def _read_ready(self, watches: WatchSet) -> Round | None:
+    async def _read_ready(self, watches: WatchSet | None = None) -> Round | None:
         """Read the members of the present round, and watch for its end; None if there is no round."""
-        try:
-            node, _ = await self._zk.get_and_watch(self._ready, into=watches)
-        except zkwire.NoNodeError:
-            return None
-        except zkwire.NoAuthError as unreadable:
-            return members_in(unreadable)
-        return members_in(node)
+        (ready,) = await read(self._zk, GetData(self._ready, into=watches))
+        return members_in(ready)
 
     # -- leaving ----------------------------------------------------------------------------------------------------
 
@@ -350,7 +349,7 @@ class DoubleBarrier:
         with WatchSet() as watches:
             if not is_last:
                 self._zk.discard(self._own_path)
-            if await self._watch([join_path(self.path, other)], watches):
+            if await self._are_members([other], watches):
                 await watches.next()
 
     async def _finish(self, *, has_ready: bool) -> bool:
@@ -359,17 +358,7 @@ class DoubleBarrier:
         transaction.delete(self._own_path)
         if has_ready:
             transaction.delete(self._ready)
-        try:
-            await transaction.commit()
-        except zkwire.TransactionError as error:
-            if isinstance(error.cause, zkwire.NotEmptyError):
-                await self._clear_ready()
-            elif isinstance(error.cause, zkwire.NoNodeError):
-                await self._zk.sync(self.path)
-            else:
-                raise
-            return False
-        return True
+        return await self._commit(transaction)
 
     # -- entering and leaving ---------------------------------------------------------------------------------------
 
@@ -381,23 +370,14 @@ class DoubleBarrier:
         earlier one, and the check of it fails if another round has begun since.
         """
         node, ready = await read_synced(self._zk, self.path, GetData(self.path), GetData(self._ready))
-        if isinstance(node, zkwire.NoNodeError) or isinstance(ready, zkwire.NoNodeError):
+        if isinstance(node, zkwire.NoNodeError) or members_in(ready) != ended:
             return
-        for answer in (node, ready):
-            if isinstance(answer, BaseException) and not (answer is ready and isinstance(answer, zkwire.NoAuthError)):
-                raise answer
-        if members_in(ready) != ended:
-            return
+        if isinstance(node, BaseException):
+            raise node
         transaction = self._zk.transaction()
         transaction.check(self.path, node.stat.version)
         transaction.delete(self._ready)
-        try:
-            await transaction.commit()
-        except zkwire.TransactionError as error:
-            if isinstance(error.cause, zkwire.NotEmptyError):
-                await self._clear_ready()
-            elif not isinstance(error.cause, zkwire.NoNodeError | zkwire.BadVersionError):
-                raise
+        await self._commit(transaction)
 
     async def _clear_ready(self) -> None:
         """Delete the nodes that another client has put below `ready`, and that keep it from being deleted."""
@@ -412,13 +392,6 @@ class DoubleBarrier:
             return await self._zk.get_children(self.path)
         except zkwire.NoNodeError:
             return []
-
-    async def _watch(self, paths: list[str], watches: WatchSet) -> bool:
-        """Watch members for their departure; return whether all of them are there."""
-        answers = await read(self._zk, *(GetData(path, into=watches) for path in paths))
-        found = zip(paths, answers, strict=True)
-        are_members = [self._is_member(path.rpartition("/")[2], answer) for path, answer in found]
-        return all(are_members)
 
     @property
     def _own_path(self) -> str:

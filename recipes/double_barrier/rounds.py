@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
 from recipes.common import numbers
-from zkwire import NoAuthError, Node, sequence
+from zkwire import NoAuthError, Node, NoNodeError, ZooKeeperError, sequence
 
 # The members of one round, in the order in which they came: the names of their nodes. `ready` holds them, one a line.
 Round: TypeAlias = tuple[str, ...]
@@ -53,6 +53,16 @@ def to_wait_for(own: str, present: Sequence[str]) -> str | None:
     return present[-1] if present[0] == own else present[0]
 
 
-def members_in(ready: Node | NoAuthError) -> Round:
-    """Return the names in `ready`, none if it may not be read: then it is not the work of members."""
-    return () if isinstance(ready, NoAuthError) else tuple(ready.data.decode(errors="replace").split("\n"))
+def members_in(ready: Node | ZooKeeperError) -> Round | None:
+    """Return the names in `ready`, given what its read got; None if it is missing.
+
+    There are none if it may not be read: then it is not the work of members.
+
+    Raises:
+        ZooKeeperError: if the read has failed otherwise.
+    """
+    if isinstance(ready, Node):
+        return tuple(ready.data.decode(errors="replace").split("\n"))
+    if isinstance(ready, NoAuthError | NoNodeError):
+        return () if isinstance(ready, NoAuthError) else None
+    raise ready
