@@ -55,13 +55,6 @@ def decoded(data: bytes, size: int, path: str) -> int:
     return int.from_bytes(data, "big", signed=True)
 
 
-class _Known(NamedTuple):
-    """The value and the version of the node when this client last read or wrote it."""
-
-    value: int
-    version: int
-
-
 class _Addition(NamedTuple):
     """One call of `add`: `total` is the new value, and is cancelled with its caller."""
 
@@ -99,7 +92,8 @@ class Counter:
         self._waiting: list[_Addition] = []  # for the next write
         self._writing: asyncio.Task[None] | None = None
         self._under_way: list[_Addition] = []  # those that the present write carries out together
-        self._known: _Known | None = None
+        # The value and the version of the node when this client last read or wrote it.
+        self._known: tuple[int, int] | None = None
 
     async def add(self, n: int = 1) -> int:
         """Add `n`, which may be negative, and return the new value.
@@ -167,15 +161,18 @@ class Counter:
             known, self._known = self._known, None  # if the write fails, the next add reads the node
             is_fresh = known is None
             if known is None:
-                known = self._read(await read_or_create(self._zk, self.path, self._zero, self._acl))
-            totals = self._add_up(additions, known.value)
+                zero = encoded(0, self.size, self.path)
+                node = await read_or_create(self._zk, self.path, zero, self._acl)
+                known = self._value_of(node), node.stat.version
+            value, version = known
+            totals = self._add_up(additions, value)
             values = [total for total in totals if isinstance(total, int)]
             began = loop.time()
             if not values:
                 if not is_fresh:
                     continue  # another client may have subtracted something meanwhile
-            elif await self._writer.write(encoded(values[-1], self.size, self.path), known.version):
-                self._known = _Known(values[-1], known.version + 1)
+            elif await self._writer.write(encoded(values[-1], self.size, self.path), version):
+                self._known = values[-1], version + 1
             else:
                 # A value that was out of date already is no sign of another client that adds at this moment.
                 if is_fresh:
@@ -231,14 +228,7 @@ class Counter:
         return CounterStream(self._zk, self.path, self._value_of)
 
     def _value_of(self, node: Node | None) -> int:
-        return 0 if node is None else self._read(node).value
-
-    @property
-    def _zero(self) -> bytes:
-        return encoded(0, self.size, self.path)
-
-    def _read(self, node: Node) -> _Known:
-        return _Known(decoded(node.data, self.size, self.path), node.stat.version)
+        return 0 if node is None else decoded(node.data, self.size, self.path)
 
 
 class CounterStream(DecodedStream[int]):

@@ -101,7 +101,6 @@ class Member:
         self._one_loop.check()
         self._timer.cancel()
         keep_task, self._keep_task = self._keep_task, None
-        gone: asyncio.Future[None] | None = None
         try:
             if keep_task is not None:
                 keep_task.cancel()
@@ -273,10 +272,8 @@ class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
         self._zk = zk
         self._warnings = warnings
         self._names: list[str] = []  # of the group's children, as last listed
-        self._known: dict[
-            str, bytes | None
-        ] = {}  # the data of those that were read, None for one that is not a member's
-        self._unwatched: set[str] = set()  # those of them that may not be read, so that no watch was set
+        # The data of those that were read, so that a watch was set; None for one that is not a member's.
+        self._known: dict[str, bytes | None] = {}
         self._needs_list: bool  # whether the names may have changed; the first look lists them in any case
 
     async def __anext__(self) -> dict[str, bytes]:
@@ -305,16 +302,12 @@ class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
                     continue
             self._names = [] if found is None else found[0]
             self._needs_list = False
-            kept = (name for name in self._names if name in self._known and name not in self._unwatched)
-            self._known = {name: self._known[name] for name in kept}
-            self._unwatched.clear()
+            self._known = {name: self._known[name] for name in self._names if name in self._known}
         unknown = [name for name in self._names if name not in self._known]
         reads = [GetData(join_path(self.path, name), into=self._watches) for name in unknown]
         for name, node in zip(unknown, await read(self._zk, *reads), strict=True):
-            if isinstance(node, zkwire.NoNodeError):  # the watch on the group fires when a member has left
-                continue
-            self._known[name] = node.data if _is_member(node, join_path(self.path, name), self._warnings) else None
-            if isinstance(node, zkwire.NoAuthError):
-                self._unwatched.add(name)
+            is_member = _is_member(node, join_path(self.path, name), self._warnings)
+            if isinstance(node, Node):
+                self._known[name] = node.data if is_member else None
         members = {name: data for name, data in self._known.items() if data is not None}
         return members.copy(), members
