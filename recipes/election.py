@@ -56,10 +56,13 @@ class Term(Lease):
 
     __slots__ = ("_hold", "_is_entered", "_is_repeated", "_writer")
 
-    _hold: Hold[Term]
-    _is_entered: bool
-    _is_repeated: bool
-    _writer: VersionedWriter
+    def __init__(self, zk: Client, ticket: Ticket, *, is_repeated: bool = False) -> None:
+        super().__init__(zk, ticket)
+        self._writer = VersionedWriter(zk, ticket)
+        self._hold = Hold(self._checked)
+        self._is_entered = False
+        self._is_repeated = is_repeated  # by `Election.terms`: a loss is no error, because the caller gets another term
+        _log.info("leads: %s, token %d", self.path, self.token)
 
     async def resign(self) -> None:
         """Let the next candidate lead; the same as `release`: a body that another task runs is stopped first."""
@@ -84,20 +87,6 @@ class Term(Lease):
         await self._write(self._writer, lambda version: bytes(data))
         if self._loss is not None:
             raise copy(self._loss)
-
-    def prepare(self, *, is_repeated: bool) -> Self:
-        """Return this term, ready for `async with`; called by the election.
-
-        Args:
-            is_repeated: Whether it comes from `Election.terms`: its loss is then no error, because the caller gets
-                another term.
-        """
-        self._writer = VersionedWriter(self._zk, self.ticket)
-        self._hold = Hold(self._checked)
-        self._is_entered = False
-        self._is_repeated = is_repeated
-        _log.info("leads: %s, token %d", self.path, self.token)
-        return self
 
     def _on_end(self) -> None:
         if self._loss is None:
@@ -248,7 +237,7 @@ class Election(LineLock[Term]):
         return found
 
     def _lease(self, ticket: Ticket) -> Term:
-        return Term(self._zk, ticket).prepare(is_repeated=False)
+        return Term(self._zk, ticket)
 
 
 class Terms:
@@ -306,7 +295,7 @@ class Terms:
             raise StopAsyncIteration
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
-        self._term = Term(self._zk, await self._line.acquire()).prepare(is_repeated=True)
+        self._term = Term(self._zk, await self._line.acquire(), is_repeated=True)
         if self._is_closed:  # by another task, while we waited
             await self.aclose()
             raise StopAsyncIteration
