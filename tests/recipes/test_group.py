@@ -15,8 +15,8 @@ from tests.support.everywhere import (
 )
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
-from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_watches
-from zkwire import NodeExistsError, NoNodeError, SessionState
+from tests.support.recipes import body_raises, outcome, until, until_armed, until_watches
+from zkwire import NodeExistsError, SessionState
 from zkwire.testing import RealServer, Server, VirtualClock
 
 
@@ -145,48 +145,6 @@ async def test_the_requests_of_members_and_of_the_stream(
             assert sent == ["setData", "getData", "delete", "getChildren"]
         for member in members:
             await member.leave()
-
-
-async def test_a_name_is_taken_by_a_live_session(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
-        member = await Group(zk, path).join("one", b"ours")
-        with pytest.raises(NodeExistsError, match=r"another session.*within="):
-            await Group(zk2, path).join("one", b"theirs")
-        with pytest.raises(NodeExistsError, match="this client"):
-            await Group(zk, path).join("one")
-        with pytest.raises(TimeoutError, match="was not free within"):
-            await Group(zk2, path).join("one", within=0.02)
-        waiting = asyncio.create_task(Group(zk2, path).join("one", b"theirs", within=30))
-        await until_watches(zookeeper, 2)  # that of the member and that of the waiting client
-        assert await Group(zk, path).members() == {"one": b"ours"}
-        await member.leave()
-        member = await waiting
-        assert await Group(zk2, path).members() == {"one": b"theirs"}
-        await member.leave()
-
-
-async def test_a_membership_comes_back_in_a_new_session(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 12, 13 and 17."""
-    async with (
-        zkwire.connect(zookeeper.hosts, session_timeout=1.0) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
-        member = await Group(zk, path).join("one", b"1")
-        old = zk.session_id
-        await expire(zookeeper, zk)
-        await until(lambda: zk.session_id not in (0, old))
-
-        async def is_back() -> bool:
-            try:
-                return (await other.get(member.path)).stat.ephemeral_owner == zk.session_id
-            except NoNodeError:
-                return False
-
-        await until(is_back)
-        await member.set(b"2")
-        assert await Group(zk, path).members() == {"one": b"2"}
-        await member.leave()
-        assert await Group(zk, path).members() == {}
 
 
 async def take_the_name(stage: Scene) -> None:
@@ -404,17 +362,6 @@ async def test_a_node_that_is_not_ephemeral_or_not_readable_is_no_member(
             f"the group {path}: {path}/hidden may not be read by this client (its ACL)",
             f"the group {path}: {path}/stays is not ephemeral",
         ]
-
-
-async def test_a_name_whose_node_may_not_be_read_is_taken(zookeeper: RealServer, path: str) -> None:
-    async with (
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(zookeeper.hosts, auth=[("digest", b"stranger:secret")]) as stranger,
-    ):
-        await stranger.create(path)
-        await stranger.create(f"{path}/one", ephemeral=True, acl=[zkwire.digest_acl("stranger", "secret")])
-        with pytest.raises(NodeExistsError, match="may not read it"):
-            await Group(zk, path).join("one")
 
 
 @pytest.mark.limit(20)

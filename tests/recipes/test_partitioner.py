@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from hashlib import blake2b
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import zkwire
 from recipes import Group, LockLostError, Partitioner
 from recipes.group import Member
 from recipes.partitioner import division, fingerprint
+from tests.recipes.plays.others import only_containers
 from tests.support.client import turns
 from tests.support.clock import Clock
 from tests.support.everywhere import Scene, below, nothing_stays, scene
@@ -27,38 +29,26 @@ from zkwire.testing import RealServer
 STAYS = ["members", "locks", "locks/*"]
 
 
-async def only_containers(stage: Scene) -> None:
-    """Wait until no node is left below the members' node nor below a lock's."""
-
-    async def none_left() -> bool:
-        nodes = [node.removeprefix(f"{stage.path}/") for node in await below(stage.other, stage.path)]
-        return not [node for node in nodes if node.startswith("members/") or node.count("/") > 1]
-
-    await until(none_left)
-
-
 # -- the division -----------------------------------------------------------------------------------------------------
 
 names = st.sets(st.integers(0, 99), max_size=12).map(lambda numbers: {str(number) for number in numbers})
 
 
-@given(names, names)
-def test_every_partition_has_one_member_and_the_shares_are_even(partitions: set[str], members: set[str]) -> None:
-    shares = division(partitions, members)
+@given(names, names, st.randoms(use_true_random=False))
+def test_every_partition_has_one_member_and_the_shares_are_even_whatever_the_order(
+    partitions: set[str], members: set[str], rng: Random
+) -> None:
+    shares = division(sorted(partitions), sorted(members))
     assert set(shares) == members
     if members:
         assert sorted(name for share in shares.values() for name in share) == sorted(partitions)
         sizes = [len(share) for share in shares.values()]
         assert max(sizes) - min(sizes) <= 1
-
-
-@given(names, names, st.randoms(use_true_random=False))
-def test_the_division_does_not_depend_on_the_order(partitions: set[str], members: set[str], rng: object) -> None:
     shuffled, mixed = sorted(partitions), sorted(members)
-    rng.shuffle(shuffled)  # type: ignore[attr-defined]
-    rng.shuffle(mixed)  # type: ignore[attr-defined]
-    given, same = division(sorted(partitions), sorted(members)), division(shuffled, mixed)
-    assert {name: set(share) for name, share in given.items()} == {name: set(share) for name, share in same.items()}
+    rng.shuffle(shuffled)
+    rng.shuffle(mixed)
+    same = division(shuffled, mixed)
+    assert {name: set(share) for name, share in shares.items()} == {name: set(share) for name, share in same.items()}
 
 
 @pytest.mark.parametrize(
@@ -209,16 +199,12 @@ async def test_partitions_are_handed_back_when_the_body_asks_for_the_next_set() 
             if partition not in other.held:
                 mine.lease(partition).check()
         waiting = asyncio.create_task(mine.__anext__())
-        await until_all_held_by(other, given - less)
+        await until(lambda: other.held == given - less)
         assert not waiting.done()
         with pytest.raises(RuntimeError, match="another task waits"):
             await anext(mine)
         await other.stop()
         assert len(await waiting) > 2
-
-
-async def until_all_held_by(worker: Worker, partitions: frozenset[int]) -> None:
-    await until(lambda: worker.held == partitions)
 
 
 @pytest.mark.limit(20)

@@ -157,14 +157,3 @@ async def test_the_status_is_that_of_the_command_where_the_ends_of_children_are_
 
 
 # -- what the command gets, and exit statuses -----------------------------------------------------------------------
-
-
-async def test_the_command_gets_its_arguments_input_and_the_token(zookeeper: RealServer, path: str) -> None:
-    say = 'echo "$ZKLOCK_TOKEN" "$1"; cat; echo oops >&2'
-    tokens = []
-    for _ in range(2):
-        status, out, err = await zklock(zookeeper.hosts, "run", path, "--", "sh", "-c", say, "sh", "a b", data=b"in")
-        token, _, rest = out.partition(" ")
-        assert (status, rest, err) == (0, "a b\nin", "oops\n")
-        tokens.append(int(token))
-    assert tokens[0] < tokens[1]

@@ -16,9 +16,9 @@ from recipes import Election, Lock, ReadWriteLock, Semaphore, TryLock
 from recipes.command import show
 from recipes.command.main import main
 from tests.support.locks import start_waiting, two_clients
-from tests.support.zklock import ended, start, zklock
+from tests.support.zklock import ended, start
 from zkwire.blocking import Portal
-from zkwire.testing import RealServer, Server, ServerProcess
+from zkwire.testing import ServerProcess
 
 pytestmark = pytest.mark.limit(120)
 
@@ -27,24 +27,6 @@ SECRET = [zkwire.digest_acl("me", "pw")]
 
 def _owners(found: show.Locks) -> dict[str, list[bool]]:
     return {path: [each.owns for each in contenders] for path, contenders in found.items()}
-
-
-async def test_it_prints_a_table(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        nothing = (0, f"no lock at {path} or below is held or waited for\n", "")
-        assert await zklock(zookeeper.hosts, "show", path) == nothing
-        async with Lock(zk, f"{path}/a", data=b"nightly"):
-            waiting = await start_waiting(zk, Lock(other, f"{path}/a", data=b"\x1b[2J"), 2)
-            status, out, err = await zklock(zookeeper.hosts, "show", path)
-            assert (status, err) == (0, "")
-            head, *rows = (re.split(r"  +", row) for row in out.splitlines())
-            assert head == ["LOCK", "STATE", "FOR", "SESSION", "DATA"]
-            assert [[*row[:2], *row[3:]] for row in rows] == [
-                [f"{path}/a", "holds", hex(zk.session_id), "nightly"],
-                ["", "waits", hex(other.session_id), "\\x1b[2J"],
-            ]
-            waiting.cancel()
-            await asyncio.wait([waiting])
 
 
 async def test_each_kind_of_lock_is_recognised() -> None:
@@ -104,15 +86,14 @@ def test_a_path_that_must_not_be_read_is_refused_and_no_lock(
     assert err.startswith(f"zklock: getData {path}/secret: the ACL does not allow the operation")
 
 
-@pytest.mark.since("3.6.0", "addWatch", raises=AssertionError)  # the command prints its error elsewhere
 @pytest.mark.parametrize("is_json", [False, True])
-async def test_each_change_is_printed_until_interrupted(zookeeper: RealServer, path: str, is_json: bool) -> None:
+async def test_each_change_is_printed_until_interrupted(memory: ServerProcess, path: str, is_json: bool) -> None:
     """A table ends with an empty line; JSON is one line for each look."""
     nothing = "[]\n" if is_json else f"no lock at {path} or below is held or waited for\n\n"
     options = ["--json"] if is_json else []
     async with (
-        zkwire.connect(zookeeper.hosts) as zk,
-        start(zookeeper.hosts, "show", path, "--watch", *options) as shown,
+        zkwire.connect(memory.hosts) as zk,
+        start(memory.hosts, "show", path, "--watch", *options) as shown,
     ):
         printed = shown.stdout
         assert printed is not None
@@ -134,15 +115,6 @@ async def test_each_change_is_printed_until_interrupted(zookeeper: RealServer, p
         shown.send_signal(signal.SIGINT)
         status, _, err = await ended(shown)
         assert (status, err) == (130, "")
-
-
-async def test_an_interrupt_ends_it_while_no_server_answers() -> None:
-    async with Server() as server, start(server.hosts, "show", "/l", "--watch") as watching:
-        assert watching.stdout is not None
-        assert await watching.stdout.readline() == b"no lock at /l or below is held or waited for\n"
-        await server.stop()
-        watching.send_signal(signal.SIGINT)  # the client would wait for the server
-        assert (await ended(watching))[0] == 130
 
 
 @contextmanager
@@ -175,7 +147,8 @@ def test_all_that_is_known_is_shown_and_nothing_that_a_terminal_would_carry_out(
     with three_locks(memory, path) as (zk, stat):
         monkeypatch.setattr(show, "time", SimpleNamespace(time=lambda: stat.ctime / 1000 + seconds))
         assert main(["show", path, "--hosts", memory.hosts]) == 0
-        _, *rows = (re.split(r"  +", row) for row in capfd.readouterr().out.splitlines())
+        head, *rows = (re.split(r"  +", row) for row in capfd.readouterr().out.splitlines())
+        assert head == ["LOCK", "STATE", "FOR", "SESSION", "DATA"]
         session = hex(zk.session_id)
         assert rows[:2] == [[rf"{path}/a\u200b", "holds", words, session, "x" * 60], ["", "waits", "?", "?"]]
         assert [[row[0], row[1], *row[3:]] for row in rows[2:]] == [

@@ -18,7 +18,6 @@ from tests.support.everywhere import (
 )
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_watches
 from zkwire import Client
-from zkwire.testing import RealServer
 
 
 async def members(zk: Client, path: str) -> list[str]:
@@ -31,25 +30,6 @@ async def until_members(zk: Client, path: str, count: int) -> None:
         return len(await members(zk, path)) == count
 
     await until(reached, what=lambda: f"not {count} members of {path}")
-
-
-async def test_members_enter_and_leave_together_again_and_again(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
-        inside: set[int] = set()
-        rounds = 4
-
-        async def take_part(number: int, client: Client) -> None:
-            barrier = DoubleBarrier(client, path, 4)
-            for turn in range(rounds):
-                await barrier.enter(within=30)
-                inside.add(turn * 4 + number)
-                await barrier.leave(within=30)
-                assert len(inside) >= 4 * (turn + 1)  # all have entered before one has left
-
-        await asyncio.gather(*(take_part(n, zk if n % 2 else zk2) for n in range(4)))
-        assert len(inside) == 4 * rounds
-        assert await zk.get_children(path) == []
-        await until_watches(zookeeper, 0)
 
 
 async def test_no_member_enters_before_all_have_come_nor_leaves_before_all_want_to() -> None:
@@ -123,9 +103,10 @@ async def test_a_member_with_another_count_gets_an_error_that_names_both(inside:
 
 @pytest.mark.parametrize("forged", [[], [FORMER], [FORMER] * 2, [FORMER, "other"]])
 async def test_a_forged_ready_that_names_a_waiting_member_does_not_let_it_in(
-    each_server: Server, path: str, caplog: pytest.LogCaptureFixture, forged: list[str]
+    caplog: pytest.LogCaptureFixture, forged: list[str]
 ) -> None:
-    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as stranger:
+    async with scene() as stage:
+        zk, stranger, path = stage.zk, stage.other, stage.path
         first, second, third = (DoubleBarrier(zk, path, 3) for _ in range(3))
         entering = [asyncio.create_task(first.enter())]
         await until_members(stranger, path, 1)
@@ -247,18 +228,6 @@ async def test_a_member_that_gives_up_leaves_no_node_and_does_not_delay_the_othe
         await nothing_stays(stage)
 
 
-async def test_a_member_whose_node_is_deleted_enters_again() -> None:
-    async with scene() as stage:
-        one, two = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
-        entering = asyncio.create_task(one.enter())
-        await until_armed(2, stage.zk)
-        (name,) = await members(stage.other, stage.path)
-        await stage.other.delete(f"{stage.path}/{name}")
-        await two.enter(within=10)
-        await entering
-        await asyncio.gather(one.leave(), two.leave())
-
-
 async def test_misuse_is_refused() -> None:
     async with scene() as stage:
         for bad in (0, -1, True, "2", 1.5):
@@ -375,17 +344,19 @@ async def test_a_barrier_that_others_have_made_with_a_wider_acl_is_reported(capl
         assert f"{stage.path} exists with an ACL that allows more than acl= asks for" in caplog.text
 
 
-async def test_a_member_whose_node_is_deleted_before_it_watches_it_enters_again() -> None:
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_a_member_whose_node_is_deleted_enters_again(is_watched: bool) -> None:
     async with scene() as stage:
         mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
         await stage.other.create(stage.path)
         with stage.server.hold_replies("getChildren", session=stage.zk.session_id, times=1) as listing:
             entering = asyncio.create_task(mine.enter())
             await listing.until_hit()
+            if is_watched:
+                listing.release()
+                await until_armed(2, stage.zk)
             (name,) = await members(stage.other, stage.path)
             await stage.other.delete(f"{stage.path}/{name}")
-        await until_armed(2, stage.zk)
-        assert name not in await members(stage.other, stage.path)
         await theirs.enter(within=5)
         await entering
         await asyncio.gather(mine.leave(), theirs.leave())
