@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire.errors import ProtocolError
@@ -528,21 +528,6 @@ def test_pings_are_counted_from_the_last_sending() -> None:
     assert all(later - earlier <= ping * 1.11 for earlier, later in pairwise([0.0, *pings]))
 
 
-def test_a_silent_link_is_dead_whatever_the_client_sends() -> None:
-    """Pitfall 51"""
-    connection = _opened(now=10.0)
-    dead = 10.0 + timing.dead_after(TIMEOUT)
-    ping_due = 10.0 + timing.ping_after(TIMEOUT)
-    assert connection.tick(ping_due)
-    assert connection.data_to_send() != b""
-    _sent(connection, r.SyncRequest("/"), now=dead - 0.5)
-    assert connection.next_tick() == dead
-    assert connection.tick(dead - 0.001)
-    connection.data_to_send()
-    assert not connection.tick(dead)
-    assert not connection.tick(dead + 100)
-
-
 def test_on_a_late_event_loop_the_ping_goes_first_and_gets_its_time_to_be_answered() -> None:
     """Pitfall 75: the silence was the client's own."""
     connection = _opened(now=10.0)
@@ -560,162 +545,62 @@ def _certainty() -> Certainty:
     return certainty
 
 
-class Link:
-    """A connection, and beside it what its times and its pings must be: the rules once more, in a few lines."""
-
-    def __init__(self, *, is_read_only: bool) -> None:
-        self.connection = _fresh()
-        self.connection.receive(_accepted(tail=b"\1" if is_read_only else b"\0"), 0.0)
-        self.connection.data_to_send()
-        if not is_read_only:
-            self.connection.certainty = _certainty()
-        self.now = self.sent = self.heard = 0.0
-        self.answered = 0.0
-        self.is_held = self.keeps_certain = False
-        self.owed: list[Call] = []
-        self.auths: list[Call] = []
-        self.looked_at: Call | None = None  # the oldest request at the last tick
-        self.looked_since = 0.0
-
-    @property
-    def proves(self) -> bool:
-        return self.keeps_certain and self.connection.certainty is not None
-
-    def ping_at(self) -> float:
-        certainty = self.connection.certainty
-        if self.proves and certainty is not None:
-            return certainty.due(Upkeep.CERTAIN)
-        return self.sent + timing.ping_after(TIMEOUT)
-
-    def dead_at(self) -> float:
-        dead = self.heard + timing.dead_after(TIMEOUT, keeps_certain=self.proves)
-        unanswered = timing.unanswered_after(TIMEOUT, keeps_certain=self.proves)
-        if not self.owed:
-            return math.inf if self.proves else dead
-        return max(dead, self.owed[0].sent_at + unanswered)
-
-    def proof(self) -> r.Request[Any]:
-        certainty = self.connection.certainty
-        if certainty is not None and certainty.wants_write(self.now, Upkeep.CERTAIN):
-            return MultiRequest([r.CheckVersionRequest("/", -1)])
-        return r.SyncRequest("/")
-
-    def is_alive(self) -> bool:
-        if self.now >= self.dead_at():
-            return False
-        oldest = self.owed[0] if self.owed else None
-        if oldest is not self.looked_at:
-            self.looked_at, self.looked_since = oldest, self.now
-        is_stuck = oldest is not None and self.now >= self.looked_since + TIMEOUT
-        return not is_stuck and not (self.auths and self.now >= self.auths[0].sent_at + TIMEOUT)
-
-    def tick(self) -> bool:
-        expected: r.Request[Any] | None = None
-        if not self.is_held and self.now >= self.ping_at():
-            expected = self.proof() if self.proves else r.PingRequest()
-        is_alive = self.connection.tick(self.now)
-        if expected is not None:
-            self.owed.append(self.connection.calls[-1])
-            self.was_sent(expected)
-        assert self.connection.data_to_send() == (b"" if expected is None else self.frame(expected))
-        assert is_alive is self.is_alive()
-        return is_alive
-
-    def was_sent(self, request: r.Request[Any]) -> None:
-        self.sent = self.now
-
-    def frame(self, request: r.Request[Any]) -> bytes:
-        return _framed(struct.pack(">ii", self.owed[-1].xid, request.opcode) + request.encode())
-
-    def send(self, request: r.Request[Any]) -> None:
-        call = Call(request)
-        self.connection.send(call, self.now)
-        if isinstance(request, r.AuthRequest):
-            self.auths.append(call)
-            self.connection.data_to_send()
-            return
-        self.owed.append(call)
-        self.was_sent(request)
-        assert self.connection.data_to_send() == self.frame(request)
-
-    def answer(self) -> None:
-        if self.owed:
-            call = self.owed.pop(0)
-            code = 0 if isinstance(call.request, r.PingRequest) else -101
-            assert self.connection.receive(_reply(call.xid, err=code), self.now) == [call]
-            self.heard, self.answered = self.now, call.sent_at
-
-    def answer_auth(self) -> None:
-        if self.auths:
-            assert self.connection.receive(_reply(-4, zxid=0), self.now) == [self.auths.pop(0)]
-            self.heard = self.now
-
-    def hear(self) -> None:
-        self.connection.receive(_event(1, "/a"), self.now)
-        self.heard = self.now
-
-    def agrees(self) -> None:
-        connection = self.connection
-        assert list(connection.calls) == self.owed
-        assert (connection.heard, connection.answered) == (self.heard, self.answered)
-        assert connection.silent_since(self.now) == (max(self.heard, self.owed[0].sent_at) if self.owed else self.now)
-        assert connection.next_tick() == (self.dead_at() if self.is_held else min(self.ping_at(), self.dead_at()))
-
-
-@given(
-    st.booleans(),
-    st.lists(
-        st.tuples(
-            st.sampled_from(["wait", "wait", "jump", "hear", "read", "sync", "write", "auth", "answer", "answer auth"])
-            | st.sampled_from(["hold", "keep certain"]),
-            st.floats(0, 4),
-        ),
-        max_size=40,
-    ),
+@pytest.mark.parametrize(
+    ("upkeep", "is_provable", "sent", "dead"),
+    [
+        (Upkeep.NONE, True, [], 7.0),
+        (Upkeep.NONE, True, [0.5], 7.0),
+        (Upkeep.NONE, True, [5.0, 6.0], 7.4),
+        (Upkeep.READY, True, [], math.inf),
+        (Upkeep.READY, True, [0.5], 7.0),
+        (Upkeep.READY, True, [5.0, 6.0], 7.4),
+        (Upkeep.CERTAIN, True, [], math.inf),
+        (Upkeep.CERTAIN, True, [0.5], 5.0),
+        (Upkeep.CERTAIN, True, [4.0, 6.0], 6.0),
+        (Upkeep.CERTAIN, False, [], 7.0),
+        (Upkeep.CERTAIN, False, [0.5], 7.0),
+        (Upkeep.CERTAIN, False, [5.0, 6.0], 7.4),
+    ],
 )
-@example(False, [("read", 0), ("wait", 1), ("read", 0), ("wait", 1), ("answer", 0), ("wait", 1), *[("jump", 0.0)] * 3])
-@example(False, [("keep certain", 0), ("write", 0), ("wait", 1), ("answer", 0), *[("jump", 0), ("answer", 0)] * 9])
-@example(False, [("keep certain", 0), ("jump", 0), ("hear", 0), ("read", 0), ("jump", 0), ("hear", 0), ("jump", 0)])
-@example(False, [("wait", 2), ("keep certain", 0), ("wait", 2), ("keep certain", 0), ("wait", 2), ("jump", 0)])
-@example(True, [("keep certain", 0), *[("jump", 0), ("answer", 0)] * 4, *[("jump", 0)] * 3])
-@example(False, [("hold", 0), ("keep certain", 0), ("wait", 3), ("hold", 0), ("wait", 0), ("hold", 0), ("jump", 0)])
-@example(False, [("auth", 0), ("wait", 1), ("auth", 0), *[("wait", 2), ("hear", 0), ("answer", 0)] * 7])
-@example(False, [("wait", 1), ("auth", 0), ("answer auth", 0), ("sync", 0), *[("wait", 2), ("hear", 0)] * 8])
-def test_the_times_and_the_pings_of_a_link_follow_from_what_it_sent_and_heard(
-    is_read_only: bool, steps: list[tuple[str, float]]
+def test_a_link_is_dead_after_a_silence_that_is_not_the_clients_own_pitfall_51(
+    upkeep: Upkeep, is_provable: bool, sent: list[float], dead: float
 ) -> None:
-    """Pitfalls 51, 52, for any course of events, also while the session must be certain."""
-    link = Link(is_read_only=is_read_only)
-    link.agrees()
-    for what, wait in steps:
-        if what == "wait":
-            link.now += wait
-        elif what == "jump":
-            link.now = max(link.now, link.connection.next_tick())
-        elif what == "hear":
-            link.hear()
-        elif what == "answer":
-            link.answer()
-        elif what == "answer auth":
-            link.answer_auth()
-        elif what == "hold":
-            link.is_held = link.connection.is_held = not link.is_held
-        elif what == "keep certain":
-            link.keeps_certain = not link.keeps_certain
-            link.connection.upkeep = Upkeep.CERTAIN if link.keeps_certain else Upkeep.NONE
-        else:
-            link.send(ASKED[what])
-        if what in ("wait", "jump") and not link.tick():
-            return
-        link.agrees()
+    """Half of the timeout after it was heard, or a third, but a fifth of it after the oldest request, or a sixth."""
+    connection = _opened()
+    connection.certainty, connection.upkeep = _certainty() if is_provable else None, upkeep
+    connection.is_held = True  # no ping
+    for at in sent:
+        _sent(connection, r.GetDataRequest("/a", False), now=at)
+    connection.receive(_event(3, "/a"), 1.0)
+    assert connection.next_tick() == pytest.approx(dead)
+    assert connection.silent_since(99.0) == (max(1.0, sent[0]) if sent else 99.0)
+    if dead < math.inf:
+        assert connection.tick(dead - 0.001)
+        assert not connection.tick(dead + 0.001)
 
 
-ASKED: dict[str, r.Request[Any]] = {
-    "read": r.GetDataRequest("/a", False),
-    "sync": r.SyncRequest("/"),
-    "write": r.DeleteRequest("/a", -1),
-    "auth": r.AuthRequest(0, "digest", b"a:b"),
-}
+@pytest.mark.parametrize("is_provable", [True, False])
+def test_a_session_that_is_kept_is_proven_in_place_of_pings_and_neither_while_it_is_held(is_provable: bool) -> None:
+    connection = _opened()
+    certainty = connection.certainty = _certainty() if is_provable else None
+    connection.upkeep = Upkeep.READY
+    due = certainty.due(Upkeep.READY) if certainty else TIMEOUT / 4
+    connection.is_held = True
+    assert connection.tick(due)
+    connection.is_held = False
+    assert connection.next_tick() == due
+    assert connection.tick(due - 0.001)
+    assert not connection.calls
+    assert connection.tick(due)
+    assert [call.request for call in connection.calls] == [r.SyncRequest("/") if is_provable else r.PingRequest()]
+
+
+def test_a_reply_certifies_the_session_from_the_sending_of_its_own_request() -> None:
+    connection = _opened()
+    for at in (1.0, 2.0):
+        _sent(connection, r.GetDataRequest("/a", False), now=at)
+    connection.receive(_reply(1, err=-101), 3.0)
+    assert (connection.answered, connection.heard) == (1.0, 3.0)
 
 
 PROOFS = {
@@ -796,19 +681,6 @@ def _has_error_or_waits(connection: Connection) -> None:
     assert isinstance(connection.error, ProtocolError)
     assert connection.receive(_event(1, "/a"), 0.0) == []
     assert not connection.is_open
-
-
-@given(st.lists(st.binary(max_size=60) | st.binary(max_size=80).map(_framed), max_size=8), st.booleans())
-@example([b"HTTP/1.1 400 Bad r.Request\r\n\r\n"], False)
-@example([b"SSH-2.0-OpenSSH_9.6\r\n"], False)
-@example([b"\x15\x03\x03\x00\x02\x02\x50"], False)
-@example([_framed(b"")], True)
-def test_garbage_in_frames_or_not_never_raises_and_ends_in_an_error(pieces: list[bytes], opened: bool) -> None:
-    connection = _opened() if opened else _fresh()
-    _sent(connection, *REQUESTS)
-    for piece in pieces:
-        connection.receive(piece, 0.0)
-    _has_error_or_waits(connection)
 
 
 def _settles_no_call_twice(pieces: list[bytes]) -> None:

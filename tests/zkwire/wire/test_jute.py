@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.examples import examples
 from zkwire.wire import multi, primitives, records, requests
 from zkwire.wire.jute import Record, frozen_record, record
 from zkwire.wire.primitives import (
@@ -83,58 +82,6 @@ def instances(cls: type[Record]) -> st.SearchStrategy[Record]:
     return st.builds(cls, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(cls)})  # type: ignore[arg-type]
 
 
-@record
-class Everything(Record):
-    """Each kind of field, with fixed and variable ones mixed."""
-
-    flag: Boolean
-    number: Int
-    name: UString
-    long: Long
-    data: Buffer
-    names: Names
-    acls: Vector[ACL]
-    stat: Stat
-    last: Boolean
-
-
-ALL: list[type[Record]] = [*RECORDS, Everything]
-
-
-def test_the_records_of_the_protocol_are_all_here() -> None:
-    assert {cls.__name__ for cls in RECORDS} >= {"Stat", "ACL", "ConnectRequest", "GetDataReply", "CreateRequest"}
-
-
-@pytest.mark.parametrize("cls", ALL, ids=lambda cls: cls.__name__)
-@examples(30)  # for each of dozens of records
-@given(data=st.data(), before=st.binary(max_size=9), after=st.binary(max_size=9))
-def test_a_record_is_decoded_as_it_was_encoded_also_amid_other_bytes_and_not_if_it_is_cut(
-    cls: type[Record], data: st.DataObject, before: bytes, after: bytes
-) -> None:
-    value = data.draw(instances(cls))
-    encoded = value.encode()
-    decoded, end = cls.decode(encoded, 0)
-    assert type(decoded) is cls
-    assert (decoded, end) == (value, len(encoded))
-    assert cls.decode(before + encoded + after, len(before)) == (value, len(before) + len(encoded))
-    for size in range(len(encoded)):
-        with pytest.raises(DecodeError):
-            cls.decode(before + encoded[:size], len(before))
-
-
-@examples(300)
-@given(noise=st.binary(max_size=120), at=st.integers(0, 130))
-def test_noise_gives_a_record_or_a_decode_error(noise: bytes, at: int) -> None:
-    for cls in ALL:
-        try:
-            decoded, end = cls.decode(noise, at)
-        except DecodeError:
-            continue
-        assert isinstance(decoded, cls)
-        assert at <= end
-        assert end <= len(noise) or end == at  # a record without fields may be anywhere
-
-
 # -- records of any fields, against an encoder that is written by hand --------------------------------------------
 
 
@@ -185,9 +132,9 @@ def _is_coded_by_hand_as_by_the_record(fields: list[Any], values: list[Any], *, 
     assert value.encode() == encoded
     assert cls.decode(b"before" + encoded + b"after", 6) == (value, 6 + len(encoded))
     assert cls.decode(encoded, 0) == (value, len(encoded))
-    if encoded:
+    for size in {0, len(encoded) // 2, len(encoded) - 1} if encoded else ():
         with pytest.raises(DecodeError):
-            cls.decode(encoded[:-1], 0)
+            cls.decode(encoded[:size], 0)
 
 
 @given(st.lists(st.sampled_from(FIELDS), max_size=6), st.booleans(), st.sampled_from(["make", "decode"]), st.data())
@@ -232,18 +179,6 @@ def test_any_field_alone_and_any_two_kinds_beside_each_other_are_coded_as_by_han
         fields = [field for other, _ in BESIDE for field in (declared, other)]
         values = [field for _, other in BESIDE for field in (value, other)]
         _is_coded_by_hand_as_by_the_record(fields, values, frozen=frozen, first="decode")
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-def test_a_new_record_may_be_a_field_and_an_element_of_another_new_one(frozen: bool) -> None:
-    inner = _declare(UString, Long, frozen=frozen)
-    outer = _declare(inner, Int, AnyVector[inner], inner)
-    one, two = inner("a", 1), inner("bc", -1)
-    value = outer(one, 5, [two, one], two)
-    first, second = b"\0\0\0\1a" + struct.pack(">q", 1), b"\0\0\0\2bc" + struct.pack(">q", -1)
-    encoded = first + struct.pack(">ii", 5, 2) + second + first + second
-    assert outer.decode(encoded, 0) == (value, len(encoded))
-    assert value.encode() == encoded
 
 
 def test_a_record_may_have_fields_of_a_new_type() -> None:
@@ -337,27 +272,6 @@ class SomeNames(Record):
 @record
 class SomeAcls(Record):
     value: Vector[ACL]
-
-
-def test_the_primitives_are_big_endian_without_padding() -> None:
-    value = Everything(
-        True,
-        -2,
-        "aé",
-        258,
-        None,
-        ["", "b"],
-        [ACL(31, "world", "anyone")],
-        Stat(*range(11)),
-        False,
-    )
-    assert value.encode() == bytes.fromhex(
-        "01 fffffffe 00000003 61c3a9 0000000000000102 ffffffff"
-        "00000002 00000000 00000001 62"
-        "00000001 0000001f 00000005 776f726c64 00000006 616e796f6e65"
-        "0000000000000000 0000000000000001 0000000000000002 0000000000000003 00000004 00000005 00000006"
-        "0000000000000007 00000008 00000009 000000000000000a  00"
-    )
 
 
 def test_any_byte_but_zero_is_true() -> None:
@@ -585,23 +499,8 @@ def test_threads_may_use_a_record_first_at_the_same_time() -> None:
                 assert decoded == (made(1, "b"), 9)
 
 
-@record
-class Base(Record):
-    first: Int
-
-
-@record
-class Derived(Base):
-    second: UString
-
-
-def test_inherited_fields_come_first() -> None:
-    assert Derived(1, "b").encode() == b"\0\0\0\1\0\0\0\1b"
-    assert Derived.decode(b"\0\0\0\1\0\0\0\1b", 0) == (Derived(1, "b"), 9)
-
-
 def test_a_record_has_slots_and_takes_no_other_attribute() -> None:
-    for cls in ALL:
+    for cls in RECORDS:
         made: Record = object.__new__(cls)
         assert not hasattr(made, "__dict__"), cls
         # Python raises TypeError for a frozen dataclass with slots.

@@ -1,14 +1,10 @@
 """The transaction: worked bytes, results decoded by their own type, what may be in one, and nonsense."""
 
-import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from zkwire.wire import requests as r
-from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply, MultiRequest, batched
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import OPEN_ACL, MultiHeader, ReplyHeader, RequestHeader, Stat
@@ -124,30 +120,6 @@ def test_a_result_of_an_unknown_type_is_a_decode_error_that_names_it(kind: int) 
         MultiReply.decode(_result(kind, b"\0" * 8) + END, 0)
 
 
-results = st.one_of(
-    st.text(max_size=8).map(lambda path: (1, r.CreateReply(path))),
-    st.text(max_size=8).map(lambda path: (15, r.Create2Reply(path, STAT))),
-    st.sampled_from([(2, r.Nothing()), (13, r.Nothing()), (5, r.StatReply(STAT))]),
-    st.integers(-(2**31), 2**31 - 1).map(lambda code: (-1, ErrorResult(code))),
-)
-
-
-@given(st.lists(results, max_size=6), st.binary(max_size=9), st.binary(max_size=9))
-def test_any_results_are_decoded_in_their_order(sent: list[tuple[int, Record]], before: bytes, after: bytes) -> None:
-    encoded = b"".join(_result(kind, body.encode()) for kind, body in sent) + END
-    reply, end = MultiReply.decode(before + encoded + after, len(before))
-    assert reply.results == [body for _, body in sent]
-    assert end == len(before) + len(encoded)
-
-
-@given(st.lists(results, max_size=4))
-def test_results_cut_at_any_byte_are_a_decode_error(sent: list[tuple[int, Record]]) -> None:
-    encoded = b"".join(_result(kind, body.encode()) for kind, body in sent) + END
-    for size in range(len(encoded)):
-        with pytest.raises(DecodeError):
-            MultiReply.decode(encoded[:size], 0)
-
-
 # -- the server's side --------------------------------------------------------------------------------
 
 
@@ -197,24 +169,6 @@ def test_an_operation_that_is_not_allowed_in_a_transaction_is_a_decode_error(ope
     for kind in (MultiRequest, MultiReadRequest):
         with pytest.raises(DecodeError, match="not allowed here"):
             kind.decode(MultiRequest(operations).encode(), 0)
-
-
-@given(
-    st.lists(st.integers(0, 300).map(lambda length: r.DeleteRequest("/" + "x" * length, -1))),
-    st.integers(9, 700),
-    st.one_of(st.none(), st.integers(1, 5)),
-)
-def test_batches_hold_all_operations_in_order_within_the_limits(
-    operations: list[r.Request[Any]], most_bytes: int, most: int | None
-) -> None:
-    batches = batched(operations, most_bytes, most)
-    assert [operation for batch in batches for operation in batch] == operations
-    assert all(batches)
-    for batch, after in itertools.zip_longest(batches, batches[1:]):
-        assert most is None or len(batch) <= most
-        assert len(batch) == 1 or len(MultiRequest(batch).encode()) <= most_bytes
-        if after is not None:  # the next operation would have exceeded a limit
-            assert len(batch) == most or len(MultiRequest([*batch, after[0]]).encode()) > most_bytes
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ import pytest
 from zkwire.wire import multi
 from zkwire.wire import requests as r
 from zkwire.wire.certainty import AckLevel
-from zkwire.wire.jute import Record, record
-from zkwire.wire.primitives import UString
+from zkwire.wire.jute import Record
 from zkwire.wire.records import ACL, OPEN_ACL, PING_XID, Stat
 
 T = TypeVar("T")
@@ -143,17 +142,6 @@ def test_a_request_without_an_opcode_and_one_reply_is_refused_when_the_class_is_
 ) -> None:
     with pytest.raises(TypeError, match=f"ForgottenRequest {message}"):
         types.new_class("ForgottenRequest", bases, options)
-
-
-def test_a_request_keeps_what_its_class_declares() -> None:
-    @record
-    class KnockKnockRequest(r.Request[r.SyncReply], opcode=99, repeatable=True, xid=-9):
-        path: UString
-
-    made = KnockKnockRequest("/a")
-    assert (made.opcode, made.reply, made.repeatable, made.fixed_xid) == (99, r.SyncReply, True, -9)
-    assert made.operation == "knockKnock"
-    assert made.encode() == b"\0\0\0\2/a"
 
 
 # -- hints: what the caller can do about a refusal -------------------------------------------------------
