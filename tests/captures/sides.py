@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import Protocol
 
 from zkwire.testing.memory.machine import Machine, ServerConnection, Settings
 from zkwire.wire.frames import LENGTH, FrameReader
@@ -33,40 +32,13 @@ def framed(payload: bytes) -> bytes:
 PING = framed(RequestHeader(PING_XID, PingRequest.opcode).encode())
 
 
-class SideLink(Protocol):
-    """A connection to one of the servers."""
-
-    def greet(self, data: bytes, closing: bool) -> Answers:
-        """Send the first frame of the connection; return its answer.
-
-        Args:
-            data: The frame with its length.
-            closing: Whether the server is expected to close the connection.
-        """
-        ...
-
-    def exchange(self, data: bytes, closing: bool) -> Answers:
-        """Send bytes in one write; return all that they and other connections have caused here so far.
-
-        Args:
-            data: Frames with their lengths, or bytes that are none.
-            closing: Whether the server is expected to close the connection.
-        """
-        ...
-
-    def drop(self) -> None:
-        """Close the connection."""
-        ...
-
-
-class Side(Protocol):
-    """A server."""
-
-    def open(self) -> SideLink: ...
-
-
 class RealLink:
-    """A socket.  A ping follows what is sent; all that arrives before its reply was caused earlier."""
+    """A socket.  A ping follows what is sent; all that arrives before its reply was caused earlier.
+
+    `greet` sends the first frame of the connection and returns its answer; `exchange` sends bytes (frames with their
+    lengths, or bytes that are none) in one write, and returns all that they and other connections have caused here so
+    far. `closing` is whether the server is expected to close the connection.
+    """
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
@@ -187,3 +159,7 @@ class MachineSide:
         """Advance the clock a little, and return the time."""
         self._now += 0.001
         return self._now
+
+
+SideLink = RealLink | MachineLink
+Side = RealSide | MachineSide

@@ -40,7 +40,6 @@ class Trial:
     def __init__(self, real: RealSide) -> None:
         self._real = real
         self.operations = 0
-        self.scripts = 0
 
     def play(self, steps: Sequence[Step]) -> None:
         """Play one script; raise Different if the answers differ."""
@@ -49,9 +48,8 @@ class Trial:
             play.run(steps)
         finally:
             self.operations += play.operations
-            self.scripts += 1
 
-    def search(self, count: int, number: int, *, shrink: bool = True) -> None:
+    def search(self, count: int, number: int) -> None:
         """Play `count` random scripts, from a seed; raise Different with the smallest script that shows it."""
 
         @seed(number)
@@ -60,7 +58,7 @@ class Trial:
             deadline=None,
             database=None,
             verbosity=Verbosity.quiet,  # the script is in the exception, in a form that can be read
-            phases=[Phase.generate, Phase.shrink] if shrink else [Phase.generate],
+            phases=[Phase.generate, Phase.shrink],
             suppress_health_check=list(HealthCheck),
         )
         @given(scripts())

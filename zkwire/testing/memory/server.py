@@ -85,7 +85,6 @@ class Server(Faults):
         self._links: set[ServerLink] = set()
         self._by_connection: dict[ServerConnection, ServerLink] = {}
         self._timer: Timer | None = None
-        self._timer_at = 0.0
 
     # -- up and down --------------------------------------------------------------------------------------
 
@@ -350,12 +349,8 @@ class Server(Faults):
         for connection in machine.take_dirty():
             if connection in self._by_connection:
                 self._send(self._by_connection[connection], [])
-        deadline = machine.next_deadline()
-        if self._timer is None or deadline < self._timer_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_at = deadline
-            self._timer = self.clock.call_at(deadline, self._on_timer)
+        if self._timer is None:
+            self._timer = self.clock.call_at(machine.next_deadline(), self._on_timer)
 
     def _send(self, link: ServerLink, faults: list[Fault]) -> None:
         connection = link.connection

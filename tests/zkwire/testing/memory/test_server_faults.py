@@ -69,18 +69,6 @@ async def test_sessions_whose_timeout_passed_in_a_pause_expire_at_its_end() -> N
         assert server.sessions == []
 
 
-async def test_the_client_of_an_expired_session_learns_it_and_its_nodes_are_deleted() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
-        await zk.create("/mine", ephemeral=True)
-        _, watch = await zk.exists_and_watch("/never")
-        server.expire(zk.session_id)
-        with pytest.raises(zkwire.SessionExpiredError):
-            await watch
-        assert await other.exists("/mine") is None
-        with pytest.raises(LookupError, match="no session 0x1234"):
-            server.expire(0x1234)
-
-
 async def test_garbage_ends_a_connection_and_not_a_session() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         session = zk.session_id
@@ -93,16 +81,6 @@ async def test_garbage_ends_a_connection_and_not_a_session() -> None:
         assert zk.session_id == session
         with pytest.raises(LookupError, match="has no connection"):
             server.send_garbage(77)
-
-
-async def test_refused_connections_are_closed_and_counted() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        with server.refuse_connections() as fault:
-            assert await zk.exists("/") is not None  # it is connected already
-            server.drop()
-            reading = asyncio.create_task(zk.exists("/"))
-            await fault.until_hit(2)
-        assert await reading is not None
 
 
 async def test_a_fault_that_hit_nothing_says_so_and_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
