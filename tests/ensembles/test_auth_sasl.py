@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
+from recipes import Lock
 from tests.support.planted import planted
 from tests.support.proxy import Proxy
 from tests.support.rogue import Peer, Rogue
@@ -45,6 +46,8 @@ async def test_users_of_a_real_server_on_every_connection_pitfall_56(users: Real
     for user, password in USERS.items():
         async with zkwire.connect(users.hosts, sasl=DigestMD5(user, password)) as zk:
             assert await sasl_users(zk) == [user]
+            async with Lock(zk, "/own") as lease:  # into whose ticket only this client may write
+                assert ("sasl", user) in [(one.scheme, one.id) for one in (await zk.get_acl(lease.path))[0]]
     mechanism = DigestMD5("bob", BOBS)
     async with (
         Proxy(users.hosts) as proxy,

@@ -83,6 +83,10 @@ async def test_the_client_is_known_by_its_certificate_on_every_connection(
                 await states_until(states, SessionState.SUSPENDED)
                 await states_until(states, SessionState.CONNECTED)
             assert zk.session_id == session_id
+            async with Lock(zk, "/own") as lease:  # into whose ticket only this client may write
+                assert ("x509", tls.client.subject) in [
+                    (one.scheme, one.id) for one in (await zk.get_acl(lease.path))[0]
+                ]
         await proxy.until(lambda: proxy.open == 0)
 
 

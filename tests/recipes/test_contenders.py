@@ -12,13 +12,12 @@ import pytest
 import zkwire
 from recipes import Contender, Election, Lock, MultiLock, Queue, ReadWriteLock, Semaphore, TimedLock, TryLock
 from recipes.common.this_process import describe
-from recipes.line.contenders import in_line
 from recipes.line.locking import Locking
 from tests.support.everywhere import scene
 from tests.support.locks import start_waiting, two_clients
 from tests.support.recipes import two_clients as two_real_clients
 from tests.support.recipes import until
-from zkwire import Client, Node
+from zkwire import Client
 from zkwire.testing import RealServer
 
 P = "/recipe"
@@ -59,13 +58,6 @@ async def test_the_holder_comes_first_then_those_that_wait(
         assert await make(zk, path).contenders() == []
 
 
-async def test_the_session_is_printed_as_the_server_prints_it(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, Lock(zk, path):
-        (holder,) = await Lock(zk, path).contenders()
-        dumped = await zkwire.four_letter_word(zookeeper.hosts, "dump")
-        assert f"{holder.session}:" in str(dumped)
-
-
 async def test_readers_hold_together_and_a_downgraded_writer_with_them() -> None:
     async with two_clients() as (zk, other):
         mine, theirs = ReadWriteLock(zk, P, data=b"mine"), ReadWriteLock(other, P, data=b"theirs")
@@ -92,20 +84,6 @@ async def _has(zk: Client, count: int) -> bool:
     return len([name for name in await zk.get_children(P) if zkwire.sequence(name) is not None]) == count
 
 
-async def test_a_semaphore_counts_its_permits() -> None:
-    async with two_clients() as (zk, other):
-        semaphore = Semaphore(zk, P, 2)
-        leases = [await semaphore.acquire(), await semaphore.acquire()]
-        waiting = await start_waiting(zk, Semaphore(other, P, 2), 3)
-        assert _owners(await semaphore.contenders()) == [True, True, False]
-        assert _owners(await Semaphore(other, P, None).contenders()) == [True, True, False]
-        await semaphore.resize(3)
-        leases.append(await waiting)
-        assert _owners(await semaphore.contenders()) == [True, True, True]
-        for lease in leases:
-            await lease.release()
-
-
 async def test_a_lock_without_a_line_and_several_locks() -> None:
     async with two_clients() as (zk, other):
         job = TryLock(zk, f"{P}/job", data=b"night shift")
@@ -117,41 +95,6 @@ async def test_a_lock_without_a_line_and_several_locks() -> None:
             found = await MultiLock([Lock(zk, f"{P}/a"), Lock(zk, f"{P}/b")]).contenders()
             assert [each.path for each in found] == [each.path for each in both.leases.values()]
             assert _owners(found) == [True, True]
-
-
-async def test_one_look_costs_one_list_and_one_write_of_reads() -> None:
-    async with two_clients() as (zk, other), Lock(zk, P):
-        waiting = await start_waiting(zk, Lock(other, P), 2)
-        sent: list[int] = []
-        pipeline = zk.pipeline
-
-        async def counted(operations: Any) -> Any:
-            sent.append(len(operations))
-            return await pipeline(operations)
-
-        zk.pipeline = counted  # type: ignore[method-assign]
-        assert len(await Lock(zk, P).contenders()) == 2
-        assert sent == [2]
-        waiting.cancel()
-        await asyncio.wait([waiting])
-
-
-async def test_a_contender_that_vanishes_meanwhile_is_left_out() -> None:
-    async with two_clients() as (zk, other):
-        lease = await Lock(zk, P).acquire()
-        waiting = await start_waiting(zk, Lock(other, P), 2)
-        pipeline = other.pipeline
-
-        async def released_between(operations: Any) -> Any:
-            if isinstance(operations[0], zkwire.GetData):
-                await lease.release()
-            return await pipeline(operations)
-
-        other.pipeline = released_between  # type: ignore[method-assign]
-        (left,) = await Lock(other, P).contenders()
-        assert (left.owns, left.is_mine) == (True, True)
-        other.pipeline = pipeline  # type: ignore[method-assign]
-        await (await waiting).release()
 
 
 async def test_strangers_are_left_out_or_count_as_tickets(caplog: pytest.LogCaptureFixture) -> None:
@@ -182,14 +125,6 @@ async def test_the_claims_of_a_queue() -> None:
             ]
             assert (theirs.session, theirs.is_mine, theirs.owns) == (hex(other.session_id), False, True)
         assert await queue.claims() == []
-
-
-def test_a_clock_beyond_the_calendar_is_no_error() -> None:
-    stat = zkwire.Stat(1, 1, 2**62, 0, 0, 0, 0, 7, 0, 0, 1)
-    (found,) = in_line(P, ["lock-0000000001"], [Node(b"", stat)], slots=1, session_id=7)
-    assert found.since is not None
-    assert found.since.year == 9999
-    assert found.is_mine
 
 
 # -- the message of a TimeoutError ----------------------------------------------------------------------------------
@@ -244,13 +179,3 @@ async def test_a_timeout_while_the_own_ticket_is_created_names_no_ticket() -> No
         held = stage.server.hold_replies("create", session=stage.zk.session_id)
         with held, pytest.raises(TimeoutError, match=r"within 0\.05 s$"):
             await Lock(stage.zk, P).acquire(within=0.05)
-
-
-async def test_a_timeout_while_no_server_answers_is_not_late_and_has_no_details() -> None:
-    async with scene(P) as stage, Lock(stage.other, P):
-        loop = asyncio.get_running_loop()
-        with stage.server.hold_replies("getChildren", session=stage.zk.session_id):
-            start = loop.time()
-            with pytest.raises(TimeoutError, match=r"within 0\.05 s$"):
-                await Lock(stage.zk, P).acquire(within=0.05)
-            assert loop.time() - start < 2

@@ -20,7 +20,7 @@ from tests.support.recipes import (
     until_line,
     until_watches,
 )
-from zkwire import SessionClosedError, SessionExpiredError, SessionState
+from zkwire import SessionClosedError, SessionExpiredError
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)
@@ -43,23 +43,6 @@ async def test_async_with_holds_a_ticket_of_this_session(zookeeper: RealServer, 
         assert await line(zk, path) == []
         async with lock:  # it can be used again
             assert len(await line(zk, path)) == 1
-        assert await line(zk, path) == []
-
-
-async def test_hold_acquire_and_try_acquire(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock, other = Lock(zk, path), Lock(zk, path)
-        async with lock.hold(within=5) as lease:
-            assert lease.is_certain()
-            assert await other.try_acquire() is None
-        lease = await lock.acquire(within=5)
-        assert await other.try_acquire() is None
-        await lease.release()
-        tried = await other.try_acquire()
-        assert tried is not None
-        assert tried.is_certain()
-        assert await lock.try_acquire() is None
-        await tried.release()
         assert await line(zk, path) == []
 
 
@@ -142,8 +125,9 @@ async def test_bad_bounds_are_refused_and_nothing_is_sent(zookeeper: RealServer,
 async def test_other_bad_arguments_are_refused(zookeeper: RealServer, path: str) -> None:
     no_str: Any = b"/locks"
     async with zkwire.connect(zookeeper.hosts) as zk:
-        with pytest.raises(ValueError, match="-1"):
-            Lock(zk, path, local_passes=-1)
+        for kind in (Lock, ReentrantLock):
+            with pytest.raises(ValueError, match="local_passes is at least 0, not -1"):
+                kind(zk, path, local_passes=-1)
         with pytest.raises(TypeError, match="bytes"):
             Lock(zk, no_str)
 
@@ -180,27 +164,6 @@ async def test_every_form_of_use_costs_the_same_requests(zookeeper: RealServer, 
             assert proxy.segments(mark) == 6
 
 
-# -- bounds -----------------------------------------------------------------------------------------------------------
-
-
-async def test_a_bound_that_passes_names_path_and_seconds_and_leaves_nothing(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 8 and 10."""
-    async with two_clients(zookeeper) as (zk, zk2):
-        async with Lock(zk, path) as lease:
-            own = lease.path.rpartition("/")[2]
-            await until_watches(zookeeper, 1)  # the holder watches its own node
-            for within in (0.15, 0.0, 0):
-                async with no_task_stays():
-                    with pytest.raises(TimeoutError, match=f"{path} was not free within {within} s"):
-                        await Lock(zk2, path).acquire(within=within)
-                assert await until_line(zk, path, 1) == [own]
-                with pytest.raises(TimeoutError, match=f"{path} was not free within {within} s"):
-                    async with Lock(zk2, path).hold(within=within):
-                        raise AssertionError("the body must not run")
-            await until_line(zk, path, 1)
-        await until_watches(zookeeper, 0)
-
-
 # -- trying -----------------------------------------------------------------------------------------------------------
 
 
@@ -217,8 +180,6 @@ async def test_without_local_passes_other_processes_have_their_turn_before_the_n
         assert done == {theirs}
         await release(await theirs)
         await release(await ours)
-        with pytest.raises(ValueError, match="local_passes is at least 0, not -1"):
-            kind(stage.zk, "/locks/a", local_passes=-1)
 
 
 async def test_a_try_that_fails_leaves_the_turn_to_the_other_tasks() -> None:
@@ -260,50 +221,22 @@ async def test_trying_sends_nothing_while_a_task_of_this_process_holds_or_waits(
 # -- the end of the session -------------------------------------------------------------------------------------------
 
 
-async def test_a_closed_client_refuses_at_once(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 6."""
-    zk = await zkwire.connect(zookeeper.hosts)
-    lock, reentrant = Lock(zk, path), ReentrantLock(zk, path)
-    await zk.close()
-    for verb in (lock.acquire, lock.try_acquire, reentrant.acquire, reentrant.try_acquire):
-        with pytest.raises(SessionClosedError):
-            await verb()
-    with pytest.raises(SessionClosedError):
-        async with lock:
-            raise AssertionError("the body must not run")
-
-
-async def test_closing_the_client_ends_every_wait(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 6: also the waits that have begun, in the local queue and in ZooKeeper's line."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2, Lock(zk, path):
-        shared = Lock(zk2, path)
-        waiters = [asyncio.create_task(shared.acquire()) for _ in range(3)]
-        await until_line(zk, path, 2)
-        await until_watches(zookeeper, 3)
-        await zk2.close()
-        for waiter in waiters:
-            with pytest.raises(SessionClosedError):
-                await waiter
-        await until_line(zk, path, 1)
-
-
-async def test_without_renewal_an_expired_session_ends_the_wait(zookeeper: RealServer, path: str) -> None:
+@pytest.mark.parametrize(("ends", "error"), [("close", SessionClosedError), ("expire", SessionExpiredError)])
+async def test_the_end_of_the_client_ends_every_wait(
+    zookeeper: RealServer, path: str, ends: str, error: type[zkwire.SessionError]
+) -> None:
+    """Pitfall 6: the waits in the local queue and in ZooKeeper's line."""
     async with (
         zkwire.connect(zookeeper.hosts) as zk,
         zkwire.connect(zookeeper.hosts, renew=False) as zk2,
         Lock(zk, path),
     ):
         shared = Lock(zk2, path)
-        waiters = [asyncio.create_task(shared.acquire()) for _ in range(2)]
+        waiters = [asyncio.create_task(shared.acquire()) for _ in range(3)]
         await until_line(zk, path, 2)
         await until_watches(zookeeper, 3)
-        await expire(zookeeper, zk2)
-        for waiter in waiters:
-            with pytest.raises(SessionExpiredError):
-                await waiter
-        assert zk2.state is SessionState.EXPIRED
-        with pytest.raises(SessionExpiredError):
-            await shared.acquire()
-        with pytest.raises(SessionExpiredError):
-            await shared.try_acquire()
+        await (zk2.close() if ends == "close" else expire(zookeeper, zk2))
+        for use in (*waiters, shared.acquire(), shared.try_acquire()):
+            with pytest.raises(error):
+                await use
         await until_line(zk, path, 1)

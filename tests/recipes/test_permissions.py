@@ -456,94 +456,12 @@ async def test_no_other_client_can_change_what_only_its_maker_has_to_write(
         assert await Queue(other, f"{path}/queue").get() == b"b"
 
 
-async def test_recipes_work_with_an_identity_that_the_server_does_not_take_for_an_acl(
+async def test_a_recipe_works_with_an_identity_that_the_server_does_not_take_for_an_acl(
     zookeeper: RealServer, path: str
 ) -> None:
     """The scheme "ip" authenticates no one, so the server refuses "auth" in an ACL."""
-    for number, use in enumerate((join_and_leave, count_up, close_a_barrier)):
-        async with zkwire.connect(zookeeper.hosts, auth=[("ip", b"")]) as us:
-            with pytest.raises(zkwire.InvalidACLError):
-                await us.create(path, acl=CREATOR_ALL_ACL)
-            await use(us, f"{path}-{number}")
-
-
-async def join_and_leave(us: Client, path: str) -> None:
-    async with await Group(us, path).join("one", b"1"):
-        assert await Group(us, path).members() == {"one": b"1"}
-
-
-async def count_up(us: Client, path: str) -> None:
-    assert [await Counter(us, path).add(1) for _ in range(2)] == [1, 2]
-
-
-async def close_a_barrier(us: Client, path: str) -> None:
-    await Barrier(us, path).create()
-    with pytest.raises(TimeoutError):
-        await Barrier(us, path).wait(within=0)
-
-
-@pytest.mark.usefixtures("kept_traces")
-async def test_the_acl_that_is_given_is_that_of_every_node(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts, auth=[("digest", b"us:secret")]) as us:
-        await Queue(us, f"{path}/queue", 3, acl=CREATOR_ALL_ACL).put(b"a")
-        await Counter(us, f"{path}/counter", acl=CREATOR_ALL_ACL).add(1)
-        await Barrier(us, f"{path}/barrier", acl=CREATOR_ALL_ACL).create()
-        await SharedValue(us, f"{path}/value", acl=CREATOR_ALL_ACL).set(b"1")
-        async with (
-            await Group(us, f"{path}/group", acl=CREATOR_ALL_ACL).join("one"),
-            PersistentEphemeral(us, f"{path}/node", acl=CREATOR_ALL_ACL),
-            Partitioner(us, f"{path}/parts", ["a"], settle=0.0, acl=CREATOR_ALL_ACL) as mine,
-        ):
-            await anext(mine)
-            for node in await everything_below(us, path):
-                assert (await us.get_acl(node))[0] == [OURS], node
-
-
-async def everything_below(zk: Client, path: str) -> list[str]:
-    found = [f"{path}/{name}" for name in await zk.get_children(path)]
-    return found + [each for node in found for each in await everything_below(zk, node)]
-
-
-async def use_double_barrier(zk: Client, path: str) -> None:
-    async with DoubleBarrier(zk, path, 1, acl=CREATOR_ALL_ACL):
-        pass
-
-
-async def use_group(zk: Client, path: str) -> None:
-    await (await Group(zk, path, acl=CREATOR_ALL_ACL).join("one")).leave()
-
-
-async def use_persistent_ephemeral(zk: Client, path: str) -> None:
-    async with PersistentEphemeral(zk, f"{path}/node", acl=CREATOR_ALL_ACL):
-        pass
-
-
-USES: Final[dict[str, Callable[[Client, str], Awaitable[object]]]] = {
-    "queue": lambda zk, path: Queue(zk, path, acl=CREATOR_ALL_ACL).put(b"a"),
-    "counter": lambda zk, path: Counter(zk, path, acl=CREATOR_ALL_ACL).add(1),
-    "value": lambda zk, path: SharedValue(zk, path, acl=CREATOR_ALL_ACL).set(b"a"),
-    "barrier": lambda zk, path: Barrier(zk, path, acl=CREATOR_ALL_ACL).create(),
-    "double barrier": use_double_barrier,
-    "group": use_group,
-    "persistent ephemeral": use_persistent_ephemeral,
-}
-
-
-@pytest.mark.parametrize("kind", USES)
-async def test_a_node_with_a_wider_acl_than_the_one_that_is_given_gets_a_warning(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture, kind: str
-) -> None:
-    wide = "/entries" if kind == "queue" else ""
-    async with (
-        zkwire.connect(zookeeper.hosts) as stranger,
-        zkwire.connect(zookeeper.hosts, auth=[("digest", b"us:secret")]) as us,
-    ):
-        await stranger.create(path + wide, make_parents=True)
-        for _ in range(2):
-            await USES[kind](us, path)
-        (warning,) = (text for record in caplog.records if "acl=" in (text := record.getMessage()))
-        assert f"{path}{wide} exists with an ACL that allows more than acl= asks for: world:anyone" in warning
-        caplog.clear()
-        for _ in range(2):
-            await USES[kind](us, f"{path}-ours")
-        assert not [record for record in caplog.records if "acl=" in record.getMessage()]
+    async with zkwire.connect(zookeeper.hosts, auth=[("ip", b"")]) as us:
+        with pytest.raises(zkwire.InvalidACLError):
+            await us.create(path, acl=CREATOR_ALL_ACL)
+        async with await Group(us, path).join("one", b"1"):
+            assert await Group(us, path).members() == {"one": b"1"}

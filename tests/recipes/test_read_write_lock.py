@@ -73,15 +73,6 @@ async def test_a_ticket_without_the_name_of_a_reader_counts_as_a_writer(foreign:
         await lease.release()
 
 
-async def test_a_lock_and_a_read_write_lock_exclude_each_other() -> None:
-    async with two_clients() as (zk, other):
-        async with Lock(other, "/rw"):
-            assert await ReadWriteLock(zk, "/rw").read().try_acquire() is None
-            assert await ReadWriteLock(zk, "/rw").write().try_acquire() is None
-        async with ReadWriteLock(zk, "/rw").read():
-            assert await Lock(other, "/rw").try_acquire() is None
-
-
 # -- what a task may not ask for --------------------------------------------------------------------------------------
 
 
@@ -280,16 +271,6 @@ async def test_the_loss_of_the_read_lease_cancels_the_body_of_the_write_lease() 
         assert await line(other, "/rw") == []
 
 
-async def test_a_write_lease_whose_data_was_written_by_another_client_cannot_be_downgraded() -> None:
-    async with two_clients() as (zk, other):
-        lease = await ReadWriteLock(zk, "/rw").write().acquire()
-        await other.set(lease.path, b"by hand")
-        with pytest.raises(LockLostError, match="another client has written into it"):
-            await lease.downgrade()
-        await lease.release()
-        assert await line(other, "/rw") == []
-
-
 @pytest.mark.parametrize("how", ["deleted", "expired"])
 async def test_a_lost_write_lease_cannot_be_downgraded(how: str) -> None:
     """Pitfalls 13 and 17."""
@@ -409,22 +390,6 @@ async def test_a_reader_waits_for_the_last_of_several_preferred_writers_only() -
         assert count.requests.count("getData") == 1
 
 
-@pytest.mark.parametrize("last", ["0000000007", "-2147483648"])
-async def test_the_last_preferred_ticket_is_found_by_its_number_also_across_an_overflow(last: str) -> None:
-    """Pitfall 5.  The names are in another order than the numbers."""
-    numbers = {"0000000007": ("0000000005", "0000000006"), "-2147483648": ("2147483646", "2147483647")}[last]
-    async with scene() as stage, no_task_stays():
-        for letter, number in zip("acb", (*numbers, last), strict=True):
-            await stage.other.create(f"{stage.path}/_c_{letter}-__WRIT__{number}", ephemeral=True, make_parents=True)
-        reader = asyncio.create_task(ReadWriteLock(stage.zk, stage.path, prefer="writers").read().acquire())
-        await until_armed(1, stage.zk)
-        watched = await zkwire.four_letter_word(stage.server.hosts, "wchp")
-        assert isinstance(watched, str)
-        assert watched.splitlines()[0] == f"{stage.path}/_c_b-__WRIT__{last}"
-        reader.cancel()
-        assert isinstance(await outcome(reader), asyncio.CancelledError)
-
-
 @pytest.mark.parametrize("prefer", ["readers", "writers"])
 async def test_nodes_that_are_not_ephemeral_are_not_preferred(
     prefer: Preference, caplog: pytest.LogCaptureFixture
@@ -511,24 +476,3 @@ async def test_the_node_below_which_writers_queue_is_a_container_and_no_ticket(
         made = {f.path: f.opcode for f in proxy.log if f.direction == "reply" and f.opcode.startswith("create")}
         assert made[path] == "create2"
         assert made[f"{path}/rw"] == made[f"{path}/rw/writers"] == "createContainer"
-
-
-# -- cuts and cancellations -------------------------------------------------------------------------------------------
-
-
-async def test_after_a_cancelled_downgrade_the_lease_is_uncertain_and_can_be_downgraded() -> None:
-    async with scene() as stage, no_task_stays():
-        async with ReadWriteLock(stage.zk, stage.path).write() as lease:
-            with stage.server.hold_replies("setData", session=stage.zk.session_id):
-                task = asyncio.create_task(lease.downgrade())
-                await asyncio.sleep(0)
-                task.cancel()
-                assert isinstance(await outcome(task), asyncio.CancelledError)
-            assert not lease.is_certain()
-            with pytest.raises(RuntimeError, match="was downgraded"):
-                lease.check()
-            read = await lease.downgrade()
-            read.check()
-            async with ReadWriteLock(stage.other, stage.path).read():
-                pass
-        assert await line(stage.other, stage.path) == []

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from recipes import Counter
 from tests.support.everywhere import below
 from tests.support.processes import Worker, start
 from tests.support.recipes import until, until_watches
@@ -15,33 +14,6 @@ from tests.support.workers import members
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(60)
-
-
-async def until_nothing_below(zk: zkwire.Client, path: str) -> None:
-    async def reached() -> bool:
-        return len(await below(zk, path)) == 0
-
-    await until(reached)
-
-
-async def test_four_processes_count_without_a_gap_or_a_duplicate(zookeeper: RealServer, path: str) -> None:
-    tasks, adds = 2, 25
-    async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
-        workers = [
-            await stack.enter_async_context(
-                start(members.count, hosts=zookeeper.hosts, path=path, tasks=tasks, adds=adds)
-            )
-            for _ in range(4)
-        ]
-        for worker in workers:
-            await worker.end()
-        rows = [row for worker in workers for row in worker.all("numbers")[0]["numbers"]]
-        assert all(row == sorted(row) for row in rows)
-        assert sorted(number for row in rows for number in row) == list(range(1, 4 * tasks * adds + 1))
-        await zk.sync(path)
-        assert await Counter(zk, path).get() == 4 * tasks * adds
-        await until_nothing_below(zk, path)
-        await until_watches(zookeeper, 0)
 
 
 async def test_every_partition_has_one_holder_while_members_are_killed_and_join(

@@ -4,9 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-import zkwire
-from recipes import Counter, Lock, Queue, ReadWriteLock, Semaphore
-from recipes.queue.nodes import Nodes
+from recipes import Counter, Lock, ReadWriteLock
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import make_known, no_task_stays, until_line
 from zkwire import (
@@ -40,24 +38,11 @@ async def test_a_ticket_is_found_after_transient_refusals(refused: str, nth: int
 # -- other recipes ----------------------------------------------------------------------------------------------------
 
 
-async def acquire_and_release(stage: Scene) -> None:
-    await stage.other.create(stage.path, b"2")
-    await (await Semaphore(stage.zk, stage.path, 2).acquire()).release()
-
-
 async def count(stage: Scene) -> None:
     assert await Counter(stage.other, stage.path).add(1) == 1
     counter = Counter(stage.zk, stage.path)
     assert await counter.add(1) == 2
     assert await counter.get() == 2
-
-
-async def put_and_get(stage: Scene) -> None:
-    await Nodes(stage.other, stage.path, zkwire.OPEN_ACL).make()
-    queue = Queue(stage.zk, stage.path)
-    await queue.put(b"once")
-    assert await queue.size() == 1
-    assert await Queue(stage.other, stage.path).get() == b"once"
 
 
 async def downgrade(stage: Scene) -> None:
@@ -71,9 +56,7 @@ async def downgrade(stage: Scene) -> None:
 @pytest.mark.parametrize(
     ("play", "cut", "nth"),
     [
-        (acquire_and_release, "create", 2),  # the number of permits, read together with the create, is read first
         (count, "multi", 2),  # the counter was read before
-        (put_and_get, "multi", 1),
         (downgrade, "setData", 1),
     ],
     ids=lambda value: value.__name__ if callable(value) else str(value),
@@ -91,17 +74,3 @@ async def test_no_search_gives_up_because_of_a_transient_refusal(
         ):
             await play(stage)
             assert (dropped.hits, refusing.hits) == (1, 2)
-
-
-async def test_a_node_of_our_session_is_found_among_those_of_other_clients_with_its_name_pitfall_89() -> None:
-    async with scene() as stage:
-        zk, other = stage.zk, stage.other
-        await zk.create("/line")
-        for twin in ("/line/u-0000000000", "/line/u-9000000000"):
-            await other.create(twin, ephemeral=True)
-        await other.create("/line/u-0000000001", acl=[zkwire.ACL(zkwire.Perms.DELETE, "world", "anyone")])
-        with stage.server.drop_after("create", session=zk.session_id):
-            ours = await zk.create("/line/u-", ephemeral=True, sequential=True, recover=True)
-        stat = await other.exists(ours)
-        assert stat is not None
-        assert stat.ephemeral_owner == zk.session_id

@@ -14,7 +14,6 @@ from tests.support.client import turns
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import ACL, Client, NodeExistsError, Perms
-from zkwire.testing import Server
 
 pytestmark = pytest.mark.limit(30)
 
@@ -158,19 +157,6 @@ async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -
             with pytest.raises(zkwire.NoAuthError):
                 await use()
         assert ours.discard() is None
-
-
-async def test_a_write_after_the_client_was_closed_gets_what_has_ended_the_keeping_before() -> None:
-    async with Server() as server, zkwire.connect(server.hosts, renew=False) as zk:
-        ours = of(zk)
-        await ours.acquire()
-        keeping = asyncio.create_task(ours.keep())
-        await zk.ping()
-        server.expire(zk.session_id)
-        assert isinstance(await outcome(keeping), zkwire.SessionExpiredError)
-        await zk.close()
-        with pytest.raises(zkwire.SessionExpiredError):
-            await ours.set(b"more")
 
 
 async def test_when_a_cancelled_keeping_has_ended_the_node_that_it_was_putting_back_is_gone(

@@ -9,7 +9,7 @@ import pytest
 import zkwire
 from recipes import Counter
 from recipes.common.receipts import ANY_VERSION, ExactWriter, Receipts
-from tests.support.everywhere import Scene, cancel_at_every_moment, nothing_stays, scene
+from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.recipes import outcome, until, until_state
 from zkwire import BadVersionError, ConnectionLostError, SessionState, TransactionError
@@ -178,17 +178,6 @@ async def test_the_receipt_of_a_write_that_waited_for_the_next_session_is_delete
         assert [await ours.write(b"2"), await ours.write(b"3")] == [True, True]
         assert len(await receipts_of(stage.other, "/n")) == 1
         await until_no_receipt(stage.other, "/n")
-
-
-async def test_no_receipt_stays_when_the_write_is_cancelled() -> None:
-    async def prepare(stage: Scene) -> None:
-        await stage.other.create(stage.path)
-
-    async def act(stage: Scene) -> None:
-        ours = Writer(stage, stage.path)
-        assert [await ours.write(b"1"), await ours.write(b"2")] == [True, True]
-
-    await cancel_at_every_moment(act, prepare=prepare)
 
 
 async def test_a_receipt_of_another_client_in_place_of_ours_shows_nothing() -> None:

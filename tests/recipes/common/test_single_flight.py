@@ -62,17 +62,6 @@ async def test_tasks_that_ask_while_a_look_is_under_way_share_the_next_one() -> 
     assert looking.returned == ["0", "1", "2", "3", "late"]
 
 
-async def test_a_task_alone_looks_each_time() -> None:
-    looking, tasks = await begun(1)
-    looking.ends[0].set_result(None)
-    await asyncio.wait(tasks)
-    again = looking.ask("again")
-    await turns(1)
-    assert looking.tasks == [1, 1]
-    looking.ends[1].set_result(None)
-    assert await again == 1
-
-
 def cancel(looking: Looking, task: asyncio.Task[int]) -> None:
     task.cancel()
 

@@ -1,4 +1,4 @@
-"""Processes for the trials: they count, or share partitions."""
+"""Processes for the trials, which share partitions."""
 
 import asyncio
 import fcntl
@@ -6,19 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import zkwire
-from recipes import Counter, Partitioner
+from recipes import Partitioner
 from tests.support.processes import report
-
-
-async def count(hosts: str, path: str, tasks: int, adds: int) -> None:
-    """Run `tasks` tasks that each add 1 `adds` times, with a Counter object of their own."""
-    async with zkwire.connect(hosts) as zk:
-
-        async def add() -> list[int]:
-            counter = Counter(zk, path)
-            return [await counter.add(1) for _ in range(adds)]
-
-        report("numbers", numbers=await asyncio.gather(*(add() for _ in range(tasks))))
 
 
 @asynccontextmanager
