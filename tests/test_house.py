@@ -89,6 +89,10 @@ def _imports(module: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{base}.{alias.name}" if f"{base}.{alias.name}" in SOURCES else base
 
 
+def _tops(module: str) -> set[str]:
+    return {name.partition(".")[0] for name in _imports(module, TREES[module])}
+
+
 def _climbs(module: str, imported: str) -> bool:
     if module == imported:
         return False
@@ -107,9 +111,8 @@ def _ours(module: str) -> list[str]:
     return [name for name in _imports(module, TREES[module]) if name.partition(".")[0] in ("zkwire", "recipes")]
 
 
-@pytest.mark.parametrize("module", SOURCES)
-def test_imports_go_down_the_floors(module: str) -> None:
-    assert [name for name in _ours(module) if _climbs(module, name)] == []
+def test_imports_go_down_the_floors() -> None:
+    assert [(module, name) for module in SOURCES for name in _ours(module) if _climbs(module, name)] == []
 
 
 @pytest.mark.parametrize(
@@ -167,20 +170,17 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     assert done == set(TREES)
 
 
-@pytest.mark.parametrize("module", SOURCES)
-def test_nothing_outside_the_standard_library_is_imported(module: str) -> None:
-    tops = {name.partition(".")[0] for name in _imports(module, TREES[module])}
-    assert tops <= sys.stdlib_module_names | {"zkwire", "recipes"} | ({"pytest"} if module == FIXTURES else set())
+def test_nothing_outside_the_standard_library_is_imported() -> None:
+    known = sys.stdlib_module_names | {"zkwire", "recipes"}
+    assert [(module, top) for module in SOURCES for top in _tops(module) - known] == [(FIXTURES, "pytest")]
 
 
 def test_the_errors_import_nothing() -> None:
     assert set(_imports("zkwire.errors", TREES["zkwire.errors"])) == {"__future__"}
 
 
-@pytest.mark.parametrize("module", CORE)
-def test_the_core_knows_no_socket_no_clock_and_no_loop(module: str) -> None:
-    tops = {name.partition(".")[0] for name in _imports(module, TREES[module])}
-    assert not tops & IMPURE
+def test_the_core_knows_no_socket_no_clock_and_no_loop() -> None:
+    assert [(module, top) for module in CORE for top in _tops(module) & IMPURE] == []
 
 
 # -- public names -------------------------------------------------------------------------------------
@@ -198,24 +198,26 @@ def test_a_package_gives_the_names_of_its_list_and_no_others(package: types.Modu
     assert there == set(names)
 
 
-@pytest.mark.parametrize("module", [name for name in SOURCES if name.startswith("recipes")])
-def test_recipes_use_nothing_but_zkwires_public_names(module: str) -> None:
+def _nodes_of_recipes() -> Iterator[tuple[str, ast.AST]]:
+    return ((name, node) for name in SOURCES if name.startswith("recipes") for node in ast.walk(TREES[name]))
+
+
+def test_recipes_use_nothing_but_zkwires_public_names() -> None:
     used = set()
-    for node in ast.walk(TREES[module]):
+    for module, node in _nodes_of_recipes():
         if isinstance(node, ast.ImportFrom) and node.module == "zkwire":
-            used |= {alias.name for alias in node.names}
+            used |= {(module, alias.name) for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "zkwire":
-            used.add(node.attr)
+            used.add((module, node.attr))
         elif isinstance(node, ast.Import):
             assert not [alias for alias in node.names if alias.name == "zkwire" and alias.asname], "call it zkwire"
-    assert used <= set(zkwire.__all__)
+    assert [(module, name) for module, name in used if name not in zkwire.__all__] == []
 
 
-@pytest.mark.parametrize("module", [name for name in SOURCES if name.startswith("recipes")])
-def test_recipes_use_no_private_attribute_of_another_object(module: str) -> None:
+def test_recipes_use_no_private_attribute_of_another_object() -> None:
     reached = [
-        f"{ast.unparse(node)}, line {node.lineno}"
-        for node in ast.walk(TREES[module])
+        f"{module}: {ast.unparse(node)}, line {node.lineno}"
+        for module, node in _nodes_of_recipes()
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")
@@ -228,14 +230,13 @@ def test_recipes_use_no_private_attribute_of_another_object(module: str) -> None
 # -- size ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", SOURCES)
-def test_no_file_is_longer_than_500_lines(module: str) -> None:
-    assert len(SOURCES[module].read_text(encoding="utf-8").splitlines()) <= 500
+def test_no_file_is_longer_than_500_lines() -> None:
+    assert [path for path in SOURCES.values() if len(path.read_text(encoding="utf-8").splitlines()) > 500] == []
 
 
-@pytest.mark.parametrize("module", [name for name in SOURCES if not name.endswith("__main__")])
-def test_a_module_says_first_what_it_is(module: str) -> None:
-    assert ast.get_docstring(TREES[module])
+def test_a_module_says_first_what_it_is() -> None:
+    named = (name for name in SOURCES if not name.endswith("__main__"))
+    assert [name for name in named if not ast.get_docstring(TREES[name])] == []
 
 
 # -- mass and words -----------------------------------------------------------------------------------
@@ -323,20 +324,18 @@ def _uses_chance(tree: ast.Module) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("module", [name for name in OURS if name not in (SUSPENSION, *COMMAND_CLOCKS)])
-def test_time_comes_from_the_loop_and_nowhere_else(module: str) -> None:
+def test_time_comes_from_the_loop_and_nowhere_else() -> None:
     """So that a simulation can give the time."""
-    tops = {name.partition(".")[0] for name in _imports(module, TREES[module])}
-    if module in PRINT_TIMES:
-        tops.discard("datetime")
+    known = {(module, "datetime") for module in PRINT_TIMES}
+    for module in PRINT_TIMES:
         assert "now" not in {node.attr for node in ast.walk(TREES[module]) if isinstance(node, ast.Attribute)}
-    assert not tops & OTHER_CLOCKS_AND_CHANCE
+    looked = [name for name in OURS if name not in (SUSPENSION, *COMMAND_CLOCKS)]
+    assert {(module, top) for module in looked for top in _tops(module) & OTHER_CLOCKS_AND_CHANCE} <= known
 
 
-@pytest.mark.parametrize("module", OURS)
-def test_randomness_comes_from_the_generator_made_in_connect(module: str) -> None:
+def test_randomness_comes_from_the_generator_made_in_connect() -> None:
     """So that a simulation can be repeated from its seed."""
-    assert _uses_chance(TREES[module]) == []
+    assert [(module, found) for module in OURS if (found := _uses_chance(TREES[module]))] == []
 
 
 @pytest.mark.parametrize(
@@ -368,9 +367,10 @@ def test_the_generator_is_made_in_exactly_one_place() -> None:
     assert made == ["zkwire.client.connect"]
 
 
-@pytest.mark.parametrize("module", [name for name in OURS if name.rpartition(".")[2] != "__main__"])
-def test_a_module_can_be_imported_and_knows_its_name(module: str) -> None:
-    assert importlib.import_module(module).__name__ == module
+def test_each_module_can_be_imported_and_knows_its_name() -> None:
+    for module in OURS:
+        if not module.endswith("__main__"):
+            assert importlib.import_module(module).__name__ == module
 
 
 # -- what the repository cites ------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 import sys
 
+import pytest
+
 from bench.peers import queues
 from bench.peers.queues import OURS, Shape
 from bench.peers.teams import Teams
@@ -17,6 +19,7 @@ def test_the_table_compares_within_a_round() -> None:
     assert line.split()[5:] == ["200", "100", "(2.00", "x)"]
 
 
+@pytest.mark.slow("each program handles thousands of items")
 def test_what_our_queue_does_is_measured() -> None:
     program = [sys.executable, "-m", "bench.peers.programs.queue_ours"]
     verbs = {"put": 0, "get": queues.ITEMS, "claim": queues.ITEMS}
