@@ -66,7 +66,7 @@ def check(history: Iterable[Record], expected: Expected) -> list[Violation]:
             found += too_many(held, expected.permits[name])
         else:
             found += not_exclusive(held)
-    for check_of in (reported, fenced_store, guarded_nodes, readers, counters, doubled_additions):
+    for check_of in (reported, fenced_store, guarded_nodes, readers, counters):
         found += check_of(records)
     for name in expected.queues:
         found += taken_items(records, name)
@@ -219,40 +219,6 @@ def counters(records: Sequence[Record]) -> Iterator[Violation]:
             yield Violation(record.at, name, f"{text}and the counter holds {record['value']}")
 
 
-def doubled_additions(records: Sequence[Record]) -> Iterator[Violation]:
-    """Yield a moment at which a counter had more values that no client got than additions had been cut off until then.
-
-    Each addition has a value of its own, and a client that gets an answer gets that value.  So a value that no client
-    got belongs to an addition that was cut off, or else some addition was made twice.
-    """
-    acknowledged = {(record.name, record["value"]) for record in records if record.what == "added"}
-    under_way: dict[tuple[str, str], float] = {}  # when the addition of this client began
-    cut_off: dict[str, list[float]] = defaultdict(list)  # when these began
-    passed: dict[str, list[float]] = defaultdict(list)  # by when the values that no client got had been given
-    greatest: dict[str, int] = defaultdict(int)
-    for record in records:
-        name = record.name
-        if record.what == "adding":
-            if (name, record.author) in under_way:
-                cut_off[name].append(under_way[name, record.author])
-            under_way[name, record.author] = record.at
-        elif record.what == "added":
-            under_way.pop((name, record.author), None)
-            for value in range(greatest[name] + 1, record["value"]):
-                if (name, value) not in acknowledged:
-                    passed[name].append(record.at)
-            greatest[name] = max(greatest[name], record["value"])
-    for (name, _), begun in under_way.items():
-        cut_off[name].append(begun)
-    for name, moments in passed.items():
-        for count, at in enumerate(moments, 1):
-            excuses = sum(begun < at for begun in cut_off[name])
-            if count > excuses:
-                text = f"{count} values belong to no client, and only {excuses} additions were cut off until then"
-                yield Violation(at, name, f"{text}: an addition was made twice")
-                break
-
-
 def taken_items(records: Sequence[Record], queue: str) -> Iterator[Violation]:
     """Yield an item that was taken twice, that was never put, or that was lost.
 
@@ -334,16 +300,3 @@ def reported(records: Sequence[Record]) -> Iterator[Violation]:
         if record.what in _REPORTS and not is_explained:
             text = _REPORTS[record.what].format(author=record.author, **record.details)
             yield Violation(record.at, record.name, text)
-
-
-# -- figures -----------------------------------------------------------------------------------------------
-
-
-def without_owner(held: Sequence[Claim]) -> list[float]:
-    """Return for how many seconds a lock had no certain owner, for each change of its owner."""
-    gaps, end = [], None
-    for claim in held:
-        if end is not None:
-            gaps.append(max(0.0, claim.start - end))
-        end = claim.end if end is None else max(end, claim.end)
-    return gaps

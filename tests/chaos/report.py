@@ -1,14 +1,12 @@
-"""What a run prints at its end: what was played, what the clients did, and for how long locks had no owner."""
+"""What a run prints at its end: what was played, and what the clients did."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from tests.chaos import workload
-from tests.chaos.check import Claim, claims, without_owner
+from tests.chaos.check import claims
 from tests.chaos.journal import printed
 from tests.chaos.run import Outcome
 
-EXCLUSIVE = (workload.LOCK, workload.SHORT_WAITS, workload.ELECTION)
 PRINTED_VIOLATIONS = 5
 
 
@@ -35,22 +33,7 @@ def report(outcome: Outcome) -> Iterator[str]:
     )
     errors = Counter(record["error"] for record in records if record.what == "error")
     yield "errors that clients met: " + ", ".join(f"{name}: {count}" for name, count in sorted(errors.items()))
-    yield "time without an owner:"
-    for name in EXCLUSIVE:
-        yield distribution(name, [claim for claim in held if claim.name == name])
     yield f"violations: {len(outcome.violations)}"
     for violation in outcome.violations[:PRINTED_VIOLATIONS]:
         yield f"\n{violation.at - outcome.start:.3f} s: {violation.name}: {violation.text}; the steps before:"
         yield from printed(outcome.before(violation), outcome.start)
-
-
-def distribution(name: str, held: Sequence[Claim]) -> str:
-    """Return the line for one lock."""
-    gaps = sorted(without_owner(held))
-    if not gaps:
-        return f"  {name:10} no change of owners"
-    quantiles = "  ".join(
-        f"{label} {gaps[min(len(gaps) - 1, int(share * len(gaps)))] * 1000:8.1f}"
-        for label, share in (("median", 0.5), ("90 %", 0.9), ("99 %", 0.99))
-    )
-    return f"  {name:10} {len(gaps):6} changes of owner; ms: {quantiles}  longest {gaps[-1] * 1000:8.1f}"

@@ -1,10 +1,5 @@
 """A short run on a real ensemble, and runs with recipes that are broken on purpose, which must be caught."""
 
-import asyncio
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,11 +8,8 @@ import pytest
 from tests.chaos import workload
 from tests.chaos.arena import in_memory
 from tests.chaos.check import Violation
-from tests.chaos.clients import ROOT
-from tests.chaos.journal import Reader, Record
 from tests.chaos.report import report
 from tests.chaos.run import Outcome, Plan, play
-from tests.chaos.store import StaleTokenError, Store
 
 
 def shown(outcome: Outcome) -> str:
@@ -60,62 +52,3 @@ async def test_broken_recipes_are_caught(tmp_path: Path, caught: dict[str, tuple
     assert all_caught(outcome.violations), shown(outcome)
     first = outcome.violations[0]  # the report shows a few only, and another recipe's may have come first
     assert f"{first.name}: {first.text}; the steps before:" in shown(outcome)
-
-
-@pytest.mark.slow("starts processes")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-async def test_a_run_that_is_interrupted_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
-    process = start("--in-memory", "--clients", "2", "--logs", str(tmp_path))
-    try:
-        pids = await _clients_of(tmp_path)
-        process.send_signal(number)
-        while process.poll() is None:
-            await asyncio.sleep(0.05)
-        assert process.returncode == 2
-        assert [pid for pid in pids if _runs(pid)] == []
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def start(*options: str) -> "subprocess.Popen[bytes]":
-    def take_interrupts() -> None:
-        # A job that a shell runs in the background inherits that SIGINT is ignored.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    command = [sys.executable, "-m", "tests.chaos", *options]
-    return subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, start_new_session=True, preexec_fn=take_interrupts
-    )
-
-
-async def _clients_of(folder: Path) -> list[int]:
-    """Wait until both clients of a run have connected, and return their process ids."""
-    connected: list[Record] = []
-    readers: dict[Path, Reader] = {}
-    while len(connected) < 2:
-        await asyncio.sleep(0.05)
-        for run in folder.iterdir():
-            connected += [record for record in readers.setdefault(run, Reader(run)).new() if record.what == "connected"]
-    return [record["pid"] for record in connected]
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def test_the_store_refuses_a_stale_token(tmp_path: Path) -> None:
-    one, other = Store(tmp_path, "1.1"), Store(tmp_path, "2.1")
-    one.answer("lock", 1, one.answer("lock", 1) + 1)
-    assert other.answer("lock", 2) == 1
-    with pytest.raises(StaleTokenError):
-        one.answer("lock", 1, 2)
-    assert one.answer("lock", None) == 1
-    other.answer("lock", 2, 2)
-    assert (one.answer("other", 1), one.answer("lock", 2)) == (0, 2)
-    stored = [(record["token"], record["value"]) for record in Reader(tmp_path).new() if record.what == "stored"]
-    assert stored == [(1, 1), (2, 2)]

@@ -19,10 +19,6 @@ async def _small(zk: zkwire.Client) -> object:
     return [bytearray(100) for _ in range(1000)]
 
 
-async def _large(zk: zkwire.Client) -> object:
-    return bytes(100_000)
-
-
 async def _task(zk: zkwire.Client) -> object:
     return asyncio.create_task(asyncio.Event().wait())
 
@@ -43,7 +39,6 @@ async def _nodes(zk: zkwire.Client) -> object:
 
 LEAKS: Final[dict[str, Callable[[zkwire.Client], Awaitable[object]]]] = {
     "blocks": _small,
-    "large": _large,
     "tasks": _task,
     "descriptors": _descriptor,
     "watches": _watch,

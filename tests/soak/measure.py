@@ -5,7 +5,6 @@ greater at the end than they were at the beginning.  Memory is allowed to move a
 """
 
 import asyncio
-import ctypes
 import gc
 import os
 import statistics
@@ -17,8 +16,8 @@ import zkwire
 from zkwire import paths
 
 # What there may be more of at the end, however long the soak is.  From round 60 to round 278 the blocks moved up and
-# down by 130, and what malloc gave out by 12 kB.  A leak of one block in each round is more than 500 after 500 rounds.
-ALLOWED: Final = {"blocks": 500, "large": 200}
+# down by 130.  A leak of one block in each round is more than 500 after 500 rounds.
+ALLOWED: Final = {"blocks": 500}
 # The counts of the server by its word mntr.
 _ON_SERVER: Final = {
     "watches": "zk_watch_count",
@@ -31,8 +30,8 @@ _COLUMNS: Final = ("seconds", "rounds", "MB", *ALLOWED, *_COUNTS)
 
 # One row of the table: seconds since the beginning; rounds of work so far; resident memory of this process in MB, which
 # moves too much for a verdict; how many blocks of up to 512 bytes Python has allocated, without those of the cache of
-# valid paths; how many kilobytes the larger ones take; tasks and descriptors of this process; the others are the
-# server's: watches, nodes, ephemerals among them, and sessions, its connections.
+# valid paths; tasks and descriptors of this process; the others are of the server: watches, nodes, ephemerals among
+# them, and sessions, its connections.
 Sample = Mapping[str, float]
 
 
@@ -56,20 +55,6 @@ async def on_server(hosts: str) -> dict[str, int]:
     return {count: int(figures[name]) for count, name in _ON_SERVER.items()}
 
 
-class _MallInfo(ctypes.Structure):
-    """What glibc (2.33 or newer) says of its memory, all in bytes or counts."""
-
-    _fields_ = [("figures", ctypes.c_size_t * 10)]
-
-
-def _given_out_by_malloc() -> int:
-    """Return how many bytes are in use: what Python has for larger objects, as it asks malloc for these only."""
-    mallinfo = ctypes.CDLL(None).mallinfo2
-    mallinfo.restype = _MallInfo
-    figures = mallinfo().figures
-    return int(figures[7]) + int(figures[4])  # uordblks, and hblkhd, which are mapped
-
-
 async def sample(hosts: str, seconds: float, rounds: int) -> Sample:
     """Take a sample of this process and of the server."""
     there = await on_server(hosts)
@@ -82,7 +67,6 @@ async def sample(hosts: str, seconds: float, rounds: int) -> Sample:
         "rounds": rounds,
         "MB": pages * os.sysconf("SC_PAGE_SIZE") / 1e6,
         "blocks": sys.getallocatedblocks(),
-        "large": _given_out_by_malloc() // 1000,
         "tasks": len(asyncio.all_tasks()),
         "descriptors": len(os.listdir("/proc/self/fd")),
         **there,

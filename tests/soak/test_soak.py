@@ -13,8 +13,7 @@ from zkwire.testing import RealServer
 
 COUNTS = {"tasks": 4, "descriptors": 20, "watches": 0, "nodes": 20, "ephemerals": 0, "sessions": 4}
 FLAT = [
-    {"seconds": 60.0 * number, "rounds": 50 * number, "MB": 30.0, "blocks": 100_000, "large": 5_000, **COUNTS}
-    for number in range(20)
+    {"seconds": 60.0 * number, "rounds": 50 * number, "MB": 30.0, "blocks": 100_000, **COUNTS} for number in range(20)
 ]
 
 
@@ -23,16 +22,10 @@ def test_what_stays_as_it_is_or_moves_a_little_has_not_grown() -> None:
     assert verdict([{**FLAT[0], "nodes": 3, "blocks": 50_000, "descriptors": 2}, *FLAT[1:]]) == []
     for name in ("tasks", "watches"):  # a single sample that met something
         assert verdict([*FLAT[:-2], {**FLAT[-2], name: 30}, FLAT[-1]]) == []
-    moved = [
-        {**each, "blocks": each["blocks"] + number % 3 * 200, "large": each["large"] + number % 3 * 90}
-        for number, each in enumerate(FLAT)
-    ]
-    assert verdict(moved) == []
+    assert verdict([{**each, "blocks": each["blocks"] + number % 3 * 200} for number, each in enumerate(FLAT)]) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "a_round"), [*((name, 0.01) for name in COUNTS), ("blocks", 2), ("blocks", 10), ("large", 1)]
-)
+@pytest.mark.parametrize(("name", "a_round"), [*((name, 0.01) for name in COUNTS), ("blocks", 2), ("blocks", 10)])
 def test_what_grows_is_seen(name: str, a_round: float) -> None:
     grown = [{**each, name: each[name] + a_round * each["rounds"] // 1} for each in FLAT]
     assert [problem.partition(":")[0] for problem in verdict(grown)] == [name]
@@ -63,7 +56,7 @@ async def test_nothing_grows_in_a_short_soak(server: RealServer) -> None:
     samples = [each async for each in soak(server, "test", rounds=16)]
     # Caches fill during the first 60 rounds: of memory so few rounds say nothing.
     found = {problem.partition(":")[0]: problem for problem in verdict(samples)}
-    assert found.keys() - {"blocks", "large"} == set(), found
+    assert found.keys() - {"blocks"} == set(), found
 
 
 @pytest.mark.usefixtures("_unlogged")

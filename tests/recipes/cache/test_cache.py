@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 import zkwire
 from recipes import Cache, CacheChange, ChangeStream
 from recipes.cache.mirror import Mirror, differs
-from tests.support import rogue
 from tests.support.everywhere import no_watch_stays
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, no_task_stays, outcome, until
-from tests.support.rogue import Peer, Rogue
+from tests.support.recipes import body_raises, no_task_stays, outcome, until
 from tests.support.trees import shown, tree, until_equal
 from zkwire import Client, Node, SessionState, Stat, WatchEventType
 from zkwire.testing import RealServer, Server, ServerProcess
@@ -92,20 +90,6 @@ async def test_a_tree_is_complete_when_it_is_entered_and_follows_changes(hosts: 
             await until_equal(cache, other)
         assert cache.get(f"{path}/c") is not None  # as last known
         assert not cache.is_current
-
-
-async def test_a_missing_node_may_be_created_and_deleted(hosts: str, path: str) -> None:
-    async with zkwire.connect(hosts) as zk, zkwire.connect(hosts) as other, Cache(zk, path) as cache:
-        assert cache.get(path) is None
-        assert cache.children(path) is None
-        changes = cache.changes()
-        for _ in range(2):
-            await other.create(f"{path}/x", b"", make_parents=True)
-            assert [(c.type, c.path) for c in await take(changes, 2)] == [(CREATED, path), (CREATED, f"{path}/x")]
-            await until_equal(cache, other)
-            await other.delete_tree(path)
-            assert [(c.type, c.path) for c in await take(changes, 2)] == [(DELETED, f"{path}/x"), (DELETED, path)]
-            await until_equal(cache, other)
 
 
 async def test_a_cache_of_depth_0_has_the_node_alone(hosts: str, path: str) -> None:
@@ -272,23 +256,11 @@ async def test_entering_within_0_seconds_reads_once_and_does_not_wait_for_anothe
         await no_watch_stays(server.hosts)
 
 
-@pytest.mark.parametrize("depth", [None, 1, 0])
-async def test_a_server_before_3_6_raises_with_the_version_needed(depth: int | None) -> None:
-    async def old(peer: Peer) -> None:
-        await peer.handshake()
-        while True:
-            request = await peer.request()
-            if request.opcode == 106:
-                await peer.reply(request.xid, err=rogue.UNIMPLEMENTED, zxid=-1)
-                return
-            await peer.answer(request)
-            if request.opcode == rogue.CLOSE_SESSION:
-                return
-
-    async with Rogue(old) as server, zkwire.connect(server.hosts) as zk, no_task_stays():
-        with pytest.raises(zkwire.UnimplementedError, match=r"3\.6\.0 or newer"):
-            async with Cache(zk, "/a", depth=depth):
-                pass
+async def test_a_server_before_3_6_raises_with_the_version_needed() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():
+        refusing = server.answering("addWatch", zkwire.UnimplementedError)
+        with refusing, pytest.raises(zkwire.UnimplementedError, match=r"3\.6\.0 or newer"):
+            await Cache(zk, "/a").__aenter__()
 
 
 # -- what it costs ----------------------------------------------------------------------------------------------------
@@ -318,49 +290,6 @@ async def test_the_requests_of_entering_and_of_each_change(hosts: str, path: str
         await take(changes, 50)
         await until_equal(cache, other)
         assert len(proxy.requests(since)) <= 3  # a burst is read in one request, or in very few as it arrives
-
-
-async def plant(zk: Client, path: str, branches: int, leaves: int) -> None:
-    """Create a tree of two levels; the data of each leaf is its number."""
-    await zk.create(path)
-    for branch in range(branches):
-        async with zk.transaction() as tx:
-            tx.create(f"{path}/{branch}")
-            for leaf in range(leaves):
-                tx.create(f"{path}/{branch}/{leaf}", b"%d" % leaf)
-
-
-@since_3_6
-async def test_ten_thousand_nodes_in_few_round_trips(zookeeper: RealServer, path: str) -> None:
-    hosts = zookeeper.hosts
-    async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(Proxy(hosts))
-        zk = await stack.enter_async_context(zkwire.connect(proxy.hosts))
-        other = await stack.enter_async_context(zkwire.connect(hosts))
-        await plant(other, path, 20, 500)
-        since = proxy.mark()
-        async with Cache(zk, path) as cache:
-            requests = proxy.requests(since)
-            assert requests == ["addWatch"] + len(requests[1:]) * ["multiRead"]
-            assert (
-                len(requests) <= 2 + 1 + 10_000 / 60 + 6
-            )  # sixty nodes in each, except in the last one of a round trip
-            assert len(shown(cache)) == 10_021
-            node = cache.get(f"{path}/19/499")
-            assert node is not None
-            assert node.data == b"499"
-            changes = cache.changes()
-            await zk.set(f"{path}/7/7", b"!")
-            assert described(await take(changes, 1)) == [("CHANGED", f"{path}/7/7", b"7", b"!")]
-            proxy.drop()
-            since = proxy.mark()
-            await until(lambda: not cache.is_current)
-            await until(lambda: cache.is_current)
-            assert proxy.requests(since).count("multiRead") <= 10_021 / 60 + 6
-            await other.delete_tree(path)
-            await until(lambda: cache.get(path) is None)
-            assert not cache._mirror.nodes
-            assert not cache._mirror._names
 
 
 async def test_nodes_larger_than_a_server_accepts_by_default_are_read_in_smaller_parts(path: str) -> None:
@@ -460,10 +389,7 @@ async def test_it_is_never_current_without_a_connection() -> None:
             assert (await following)[-1] == (SessionState.SUSPENDED, False)
 
 
-@pytest.mark.parametrize(
-    "kind", [pytest.param("zookeeper", marks=since_3_6), pytest.param("memory", marks=pytest.mark.memory)]
-)
-async def test_it_goes_on_in_the_next_session(kind: str, zookeeper: RealServer, path: str) -> None:
+async def test_it_goes_on_in_the_next_session() -> None:
     """Pitfall 35: the server keeps as many watches then as at first, and not one more for each session."""
 
     async def watch_count() -> int:
@@ -471,27 +397,21 @@ async def test_it_goes_on_in_the_next_session(kind: str, zookeeper: RealServer, 
         assert isinstance(mntr, dict)
         return int(mntr["zk_watch_count"])
 
-    async with AsyncExitStack() as stack:
-        server = zookeeper if kind == "zookeeper" else await stack.enter_async_context(Server())
-        zk = await stack.enter_async_context(zkwire.connect(server.hosts, session_timeout=4.0))
-        other = await stack.enter_async_context(zkwire.connect(server.hosts))
-        await other.create(path, b"1")
-        await zk.create(f"{path}/e", ephemeral=True)
-        cache = await stack.enter_async_context(Cache(zk, path))
-        changes = cache.changes()
-        at_first = await watch_count()  # servers before 3.9 count a recursive watch as two
-        for number in range(2):
-            session = zk.session_id
-            if isinstance(server, Server):
+    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+        await other.create("/a", b"1")
+        await zk.create("/a/e", ephemeral=True)
+        async with Cache(zk, "/a") as cache:
+            changes = cache.changes()
+            at_first = await watch_count()
+            for number in range(2):
+                session = zk.session_id
                 server.expire(session)
-            else:
-                await expire(server, zk)
-            await other.set(path, b"after %d" % number)
-            await until_equal(cache, other)
-            assert zk.session_id != session
-        assert await watch_count() == at_first
-        last = {change.path: change.after and change.after.data for change in await take(changes, 2)}
-        assert last == {path: b"after 1", f"{path}/e": None}
+                await other.set("/a", b"after %d" % number)
+                await until_equal(cache, other)
+                assert zk.session_id != session
+            assert await watch_count() == at_first
+            last = {change.path: change.after and change.after.data for change in await take(changes, 2)}
+            assert last == {"/a": b"after 1", "/a/e": None}
 
 
 async def test_it_follows_an_ensemble_that_has_lost_its_data() -> None:
@@ -511,26 +431,6 @@ async def test_it_follows_an_ensemble_that_has_lost_its_data() -> None:
                 await until_equal(cache, other)
             seen = [await anext(changes)]
             assert (seen[0].before and seen[0].before.data, seen[0].after and seen[0].after.data) == (b"old", b"newer")
-
-
-async def test_a_node_deleted_before_it_is_read_does_not_block_entering() -> None:
-    """The first read is lost with the session; the deletion comes with the answer that sets the watch again."""
-    async with Server() as server, zkwire.connect(server.hosts, 1.0) as zk, zkwire.connect(server.hosts) as other:
-        await other.create("/a")
-        cache = Cache(zk, "/a")
-        with server.hold_replies("multiRead") as reading:
-            entering = asyncio.ensure_future(cache.__aenter__())
-            await reading.until_hit()
-            with server.hold_replies("addWatch") as setting:
-                server.expire(zk.session_id)
-                await setting.until_hit()
-                await other.delete("/a")
-        async with asyncio.timeout(5):
-            await entering
-        assert cache.get("/a") is None
-        assert cache.is_current
-        await cache.__aexit__(None, None, None)
-        await no_watch_stays(server.hosts)
 
 
 async def test_the_end_of_the_session_is_reported_behind_the_last_change() -> None:
