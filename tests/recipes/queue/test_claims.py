@@ -2,17 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import pytest
 
 import zkwire
 from recipes import Item, LockLostError, Queue
 from tests.support.client import Server as AnyServer
-from tests.support.clock import Clock
-from tests.support.everywhere import Scene, no_watch_stays, scene
+from tests.support.everywhere import no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
     PATH,
@@ -22,7 +18,7 @@ from tests.support.queues import (
     settled,
     three_are_there,
 )
-from tests.support.recipes import body_raises, outcome, until, until_line, until_watches
+from tests.support.recipes import body_raises, outcome, until_line, until_watches
 from tests.support.virtual_time import a_client, in_virtual_time
 
 # -- nodes that another client deletes by hand ------------------------------------------------------------------------
@@ -247,57 +243,34 @@ async def test_the_claims_of_a_queue_are_those_of_consumers_in_the_order_of_the_
 # -- certainty --------------------------------------------------------------------------------------------------------
 
 
-TIMEOUT = 16.0  # seconds, of which a test lets a quarter pass at once
-
-
-@dataclass
-class Idle(Scene):
-    """A scene in which time passes, and nothing is held; pings go on."""
-
-    clock: Clock
-
-    async def passes(self, seconds: float) -> None:
-        """Let time pass."""
-        while seconds > 0:
-            await self.clock.passes(min(seconds, TIMEOUT / 50))
-            seconds -= TIMEOUT / 50
-            for zk in (self.zk, self.other):
-                await zk.ping()
-
-
-@asynccontextmanager
-async def idle_scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Idle]:
-    """A scene with three items."""
-    async with scene(PATH, session_timeout=TIMEOUT) as stage:
-        idle = Idle(stage.server, stage.zk, stage.other, stage.path, Clock(monkeypatch))
-        await three_are_there(idle)
-        yield idle
-
-
-async def test_a_claim_after_an_idle_time_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with idle_scene(monkeypatch) as stage:
-        await stage.passes(1.25 * TIMEOUT)
-        async with Queue(stage.zk, PATH).claim() as item:
+@in_virtual_time
+async def test_a_claim_after_an_idle_time_is_certain() -> None:
+    async with a_client() as (_, zk):
+        await Queue(zk, PATH).put(b"x")
+        await asyncio.sleep(1.25 * zk.session_timeout)
+        async with Queue(zk, PATH).claim() as item:
             assert item.is_certain()
-            await stage.passes(1.25 * TIMEOUT)
+            await asyncio.sleep(1.25 * zk.session_timeout)
             item.check()
-        assert await contents(stage) == [b"1", b"2"]
-        await settled(stage.zk, PATH)
 
 
-async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again() -> None:
     """As by the end of a connection to a read-only server: nothing is raised, and the session is another one."""
-    async with idle_scene(monkeypatch) as stage:
-        zk, former, patch = stage.zk, stage.zk.session_id, pytest.MonkeyPatch()
+    async with a_client() as (server, zk):
+        await Queue(zk, PATH).put(b"x")
+        former, patch = zk.session_id, pytest.MonkeyPatch()
 
         async def expire() -> None:
             patch.undo()
-            stage.server.expire(former)
-            await until(lambda: zk.session_id not in (0, former))
+            server.machine.expire(former, server.loop.time())
+            server.drop()
+            while zk.session_id in (0, former):
+                await asyncio.sleep(0.01)
 
-        patch.setattr(zk, "is_certain", lambda _: False)
+        patch.setattr(zk, "certain_for", lambda _: 0.0)
         patch.setattr(zk, "certify", expire)
-        claim = Queue(stage.zk, PATH).claim()
-        assert await claim.__aenter__() == b"0"
-        await claim.__aexit__(None, None, None)
-        assert await contents(stage) == [b"1", b"2"]
+        async with Queue(zk, PATH).claim() as item:
+            assert item == b"x"
+            assert zk.session_id != former
+        assert await Queue(zk, PATH).size() == 0

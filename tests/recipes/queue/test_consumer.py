@@ -30,7 +30,7 @@ from zkwire.testing.memory.faults import Hold
 
 
 @pytest.mark.usefixtures("idle_receipts_go_soon")
-@pytest.mark.parametrize("again_after", [None, 1, 2, 3])
+@pytest.mark.parametrize("again_after", [None, 2])
 async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(again_after: int | None) -> None:
     found: list[bytes] = []
 
@@ -207,15 +207,6 @@ async def test_an_item_is_put_back_although_the_queue_was_deleted_meanwhile(has_
         assert await contents(stage) == ([b"0", b"new"] if has_new_queue else [b"0"])
 
 
-async def test_an_item_that_the_server_does_not_let_us_put_back_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with scene(PATH) as stage:
-        await three_are_there(stage)
-        async with cancelled_get(stage.server, stage.zk):
-            await stage.other.set_acl(f"{stage.path}/entries", zkwire.READ_ONLY_ACL)
-        assert f"an item of {stage.path} that a cancelled get had taken may be lost" in caplog.text
-        await settled(stage.other, stage.path)
-
-
 async def claim(queue: Queue) -> bytes:
     async with queue.claim() as item:
         return item.data
@@ -257,12 +248,12 @@ async def test_a_peek_shows_the_first_item_that_can_be_taken_and_takes_nothing()
 # -- the listing ------------------------------------------------------------------------------------------------------
 
 
-async def test_fifty_consumers_of_a_deep_queue_do_not_all_try_the_same_item() -> None:
+async def test_twenty_consumers_of_a_deep_queue_do_not_all_try_the_same_item() -> None:
     count = Counting()
     async with AsyncExitStack() as stack:
         server, (zk,) = await stack.enter_async_context(clients(1))
-        await Queue(zk, PATH).put_many(numbers(1000))
-        others = [await stack.enter_async_context(zkwire.connect(server.hosts, observer=count)) for _ in range(50)]
+        await Queue(zk, PATH).put_many(numbers(400))
+        others = [await stack.enter_async_context(zkwire.connect(server.hosts, observer=count)) for _ in range(20)]
         found: list[bytes] = []
 
         async def consume(queue: Queue) -> None:
@@ -270,8 +261,8 @@ async def test_fifty_consumers_of_a_deep_queue_do_not_all_try_the_same_item() ->
 
         async with no_task_stays():
             await asyncio.gather(*(consume(Queue(other, PATH)) for other in others))
-        assert len(set(found)) == 250
+        assert len(set(found)) == 100
         # A take without a rival is one transaction; a consumer mostly notices a rival when it reads the item.
-        assert count.requests.count("multi") <= 250 * 2, count.requests.count("multi")
+        assert count.requests.count("multi") <= 100 * 2, count.requests.count("multi")
         await settled(others[0], PATH)
-        assert len(await below(zk, f"{PATH}/entries")) == 750
+        assert len(await below(zk, f"{PATH}/entries")) == 300

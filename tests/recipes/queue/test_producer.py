@@ -43,9 +43,9 @@ async def test_concurrent_puts_keep_the_order_of_the_calls() -> None:
         queue = Queue(zk, PATH)
         await queue.put(b"0")
         async with asyncio.TaskGroup() as group:
-            for data in numbers(1, 200):
+            for data in numbers(1, 40):
                 group.create_task(queue.put(data))
-        assert await drain(Queue(other, PATH)) == numbers(200)
+        assert await drain(Queue(other, PATH)) == numbers(40)
         await settled(zk, PATH)
 
 
@@ -135,30 +135,19 @@ async def test_the_bound_holds_for_producers_that_race() -> None:
         most = 0
         async with asyncio.TaskGroup() as group:
             for number, queue in enumerate(queues[1:]):
-                for count in range(20):
+                for count in range(6):
                     group.create_task(queue.put(b"%d-%d" % (number, count)))
             found: list[bytes] = []
-            while len(found) < 100:
+            while len(found) < 30:
                 stat = await zks[0].exists(f"{PATH}/entries")
                 most = max(most, stat.num_children if stat else 0)
                 found.append(await queues[0].get())
         assert most <= 5
-        assert len(set(found)) == 100
+        assert len(set(found)) == 30
         for number in range(5):
             mine = [int(data.split(b"-")[1]) for data in found if data.startswith(b"%d-" % number)]
-            assert mine == list(range(20))
+            assert mine == list(range(6))
         await settled(zks[0], PATH)
-
-
-async def test_a_claimed_item_keeps_its_room() -> None:
-    async with clients(1) as (_, (zk,)):
-        queue = Queue(zk, PATH, 1)
-        await queue.put(b"a")
-        async with queue.claim():
-            with pytest.raises(TimeoutError):
-                await queue.put(b"b", within=0.05)
-        await queue.put(b"b", within=5)
-        assert await queue.get() == b"b"
 
 
 async def test_a_producer_that_knows_of_room_does_not_overtake_a_waiting_one() -> None:

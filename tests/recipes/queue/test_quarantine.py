@@ -14,7 +14,7 @@ from recipes.queue.nodes import Nodes
 from recipes.queue.quarantine import HAS_CHILDREN, TOO_LARGE, Quarantine
 from tests.support.client import Server as AnyServer
 from tests.support.queues import PATH, Counting, clients, numbers, settled
-from tests.support.recipes import body_raises, until, until_line
+from tests.support.recipes import body_raises, until_line
 from zkwire import Client, digest_acl
 from zkwire.testing import Server
 
@@ -86,21 +86,11 @@ async def test_an_item_that_cannot_be_taken_goes_aside_and_is_reported_once(
         await settled(stranger, path)
 
 
-async def wait_and_get(queue: Queue) -> bytes:
-    return await queue.get()
-
-
-async def wait_and_claim(queue: Queue) -> bytes:
-    async with queue.claim() as item:
-        return item.data
-
-
-@pytest.mark.parametrize("take", [wait_and_get, wait_and_claim])
-async def test_a_consumer_waits_behind_an_item_that_cannot_be_taken_and_sends_nothing(take: Take) -> None:
+async def test_a_consumer_waits_after_an_item_that_cannot_be_taken_and_sends_nothing() -> None:
     observer = Counting()
     async with clients(1) as (server, (stranger,)), zkwire.connect(server.hosts, observer=observer) as zk:
         await unreadable(stranger, PATH)
-        taking = asyncio.create_task(take(Queue(zk, PATH)))
+        taking = asyncio.create_task(Queue(zk, PATH).get())
         await until_line(stranger, f"{PATH}/consumers", 1)
         before = len(observer.requests)
         for _ in range(30):  # round trips, in each of which a consumer that tries again and again would send something
@@ -174,13 +164,12 @@ async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> No
         assert pause(TOO_LARGE) == 60
 
 
-@pytest.mark.parametrize("take", [wait_and_get, wait_and_claim])
-async def test_a_consumer_that_waits_tries_an_item_again_later(monkeypatch: pytest.MonkeyPatch, take: Take) -> None:
+async def test_a_consumer_that_waits_tries_an_item_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """No event reports that its cause has gone, so the consumer must not wait for one."""
     monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.1)
     async with clients() as (_, (zk, other)):
         await with_a_child(other, PATH)
-        taking = asyncio.create_task(take(Queue(zk, PATH)))
+        taking = asyncio.create_task(Queue(zk, PATH).get())
         await until_line(other, f"{PATH}/consumers", 1)
         await other.delete(f"{PATH}/entries/{FIRST}/child")
         assert await asyncio.wait_for(taking, 10) == b""
@@ -291,18 +280,6 @@ async def test_a_persistent_node_whose_delete_got_lost_is_deleted_by_the_next_tr
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_persistent_node_whose_delete_is_refused_for_the_moment_is_deleted_soon() -> None:
-    async with clients() as (server, (zk, other)):
-        queue = Queue(zk, PATH)
-        await queue.put(b"0")
-        (first,) = await zk.get_children(f"{PATH}/entries")
-        await other.create(f"{PATH}/taken/{first}")
-        with server.answering("multi", zkwire.ThrottledError, session=zk.session_id, times=1) as refused:
-            assert await queue.get(within=5) == b"0"
-            assert refused.hits == 1
-
-
-@pytest.mark.usefixtures("impatient")
 async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -338,11 +315,7 @@ async def test_a_put_that_must_not_wait_ignores_nodes_that_are_no_waiting_produc
         await stranger.create(f"{path}/producers/put-0000000002", ephemeral=True)
         with pytest.raises(TimeoutError):
             await Queue(zk, path, 3).put(b"2", within=0)
-        await until(lambda: settled_size(zk, path))
-
-
-async def settled_size(zk: Client, path: str) -> bool:
-    return await Queue(zk, path).size() == 2
+        assert await Queue(zk, path).size() == 2
 
 
 @pytest.mark.parametrize("take", [take_by_get, take_by_claim])
