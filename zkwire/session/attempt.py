@@ -74,6 +74,7 @@ class Attempt:
         is_first: Whether the client has never been connected, so that it wants to know why it cannot be.
 
     Attributes:
+        greeted: Whether the server has accepted the handshake; set by the owner of the link.
         sent_at: When the handshake request was written, on the event loop's clock.
     """
 
@@ -95,7 +96,7 @@ class Attempt:
         self._xids = session_xids
         self._is_first = is_first
         self._link: Link | None = None
-        self._greeted: asyncio.Future[bool] = self._loop.create_future()
+        self.greeted: asyncio.Future[bool] = self._loop.create_future()
         self.sent_at = self._loop.time()
         self._is_asked = self._is_refused = False
 
@@ -105,11 +106,7 @@ class Attempt:
 
         A server that does not serve refuses at once, by closing the connection.
         """
-        return self._link if self._is_asked and not self._greeted.done() and not self._is_refused else None
-
-    def greeted(self, *, accepted: bool) -> None:
-        """Take the server's answer to the handshake; called by the owner of the link."""
-        self._greeted.set_result(accepted)
+        return self._link if self._is_asked and not self.greeted.done() and not self._is_refused else None
 
     async def run(self, open_link: OpenLink, address: Address, within: float) -> Link:
         """Return a link to `address` on which the handshake, and the SASL exchange if there is one, are through.
@@ -135,12 +132,12 @@ class Attempt:
         # could not be ended.
         link.flush()
         self._is_asked, asked_at = True, self._loop.time()
-        either: set[asyncio.Future[Any]] = {self._greeted, link.closed}
+        either: set[asyncio.Future[Any]] = {self.greeted, link.closed}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        if not self._greeted.done():
+        if not self.greeted.done():
             self._is_refused = self._loop.time() < asked_at + timing.refused_within(self._hello.timeout / 1000)
             raise await self._failure(link, open_link, address)
-        if not self._greeted.result():
+        if not self.greeted.result():
             if not self._hello.session_id:
                 raise ProtocolError("the server refuses to make a session")
             raise RefusedError
@@ -157,10 +154,10 @@ class Attempt:
         The server reads the request to end the session when the session has begun.  With NIO, its default, it does so
         whenever that is, also after the connection was closed.  With Netty it must have begun before that.
         """
-        is_in_use = self._greeted.done() and self._sasl is None
+        is_in_use = self.greeted.done() and self._sasl is None
         try:
-            if not self._hello.session_id and link.is_connected and not is_in_use:
-                link.disown()
+            if not self._hello.session_id and self._is_asked and not link.is_lost and not is_in_use:
+                link.owner = LinkOwner()
                 link.connection.send(Call(CloseSessionRequest()), self._loop.time())
                 link.flush()
                 await asyncio.wait({link.closed}, timeout=_FAREWELL)

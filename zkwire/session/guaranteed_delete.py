@@ -116,13 +116,12 @@ class GuaranteedDelete:
             still is; 0 to delete at once; None likewise, for a node of a unique name that outlives the session.
     """
 
-    __slots__ = ("_deletes", "_first", "_newest_zxid", "_requests", "_synced", "_waited_for", "owner", "path")
+    __slots__ = ("_deletes", "_first", "_newest_zxid", "_synced", "_waited_for", "owner", "path")
 
     def __init__(
         self, deletes: GuaranteedDeletes, path: str, newest_zxid: int | None = None, *, owner: int | None = 0
     ) -> None:
         self._deletes = deletes
-        self._requests = requests = deletes.requests
         self.path = path
         self._newest_zxid = newest_zxid
         self.owner = owner
@@ -130,7 +129,7 @@ class GuaranteedDelete:
         # Encoded here and not in `start`: a lock makes its delete while it has time, and starts it when another
         # client waits for the node to go.
         self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
-        self._waited_for: asyncio.Future[None] = requests.loop.create_future()
+        self._waited_for: asyncio.Future[None] = deletes.requests.loop.create_future()
 
     def start(self) -> asyncio.Future[None]:
         """Begin, once, and return a future that is done when the node is known to be gone, or its session is.
@@ -197,7 +196,7 @@ class GuaranteedDelete:
         The delete may have been carried out, and another client may have created a node at the same path: a second
         delete would hit that one.  A server that lags must not show the deleted node: sync first.
         """
-        self._synced = ignored(self._requests.loop.create_future())
+        self._synced = ignored(self._deletes.requests.loop.create_future())
         self._deletes.send(self, Call(SyncRequest(paths.split(self.path)[0]), self._synced))
         self._deletes.send(self, Call(ExistsRequest(self.path, False), self))
 

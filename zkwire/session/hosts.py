@@ -117,7 +117,8 @@ def _servers(config: bytes) -> Iterator[tuple[str, Address | None]]:
         if not key.startswith("server."):
             continue
         members, _, client = value.partition(";")
-        host = _host_of(members.partition("|")[0])
+        # "host:2888:3888:role", perhaps followed by "|" and other addresses of the server; an IPv6 address in brackets.
+        host = members[1:].partition("]")[0] if members.startswith("[") else members.partition(":")[0]
         address, colon, port = client.partition(";")[0].strip().rpartition(":")
         address = address.strip("[]")
         if not (port.isascii() and port.isdigit() and len(port) <= 5):
@@ -129,13 +130,6 @@ def _servers(config: bytes) -> Iterator[tuple[str, Address | None]]:
         except ValueError:
             continue  # not a valid host name or port
         yield host, known
-
-
-def _host_of(member: str) -> str:
-    """Return the host of "host:2888:3888:role"; an IPv6 address is in brackets."""
-    if member.startswith("["):
-        return member[1:].partition("]")[0]
-    return member.partition(":")[0]
 
 
 class Hosts:

@@ -107,18 +107,17 @@ class PreparedServers:
     """Opens connections to servers that are prepared for a handshake.
 
     While connections break, one session serves all tries: the leader has to end each that is left.
+
+    Attributes:
+        granted: The timeout that each server grants, in seconds, as far as it is known.
     """
 
     def __init__(self, lifetime: Lifetime, open_link: OpenLink, make_witness: MakeWitness) -> None:
         self._lifetime = lifetime
         self._open_link = open_link
         self._make_witness = make_witness
-        self._granted: dict[Peer, float] = {}
+        self.granted: dict[Peer, float] = {}
         self._left = SessionKey()
-
-    def granted(self, server: Peer, timeout: float) -> None:
-        """Record that `server` has granted `timeout` seconds."""
-        self._granted[server] = timeout
 
     def opener(self, address: Address, hello: ConnectRequest, late_writes: LateWrites, within: float) -> OpenLink:
         """Return what opens a connection to `address` on which `hello` may be sent at once.
@@ -134,7 +133,7 @@ class PreparedServers:
             while not self._is_prepared(server := peer_of(link, address), late_writes):
                 await self._prepare(link, server, address, hello, late_writes, within)
                 link = await self._open_link(make, host, port)
-            if (granted := self._granted.get(server)) is not None:
+            if (granted := self.granted.get(server)) is not None:
                 self._lifetime.resuming(asyncio.get_running_loop().time(), granted)
             return link
 
@@ -143,7 +142,7 @@ class PreparedServers:
     def _is_prepared(self, server: Peer, late_writes: LateWrites) -> bool:
         if late_writes.needs_flush(server):
             return False
-        return server in self._granted or not self._lifetime.may_be_certain
+        return server in self.granted or not self._lifetime.may_be_certain
 
     async def _prepare(
         self, link: Link, server: Peer, address: Address, hello: ConnectRequest, late_writes: LateWrites, within: float
@@ -157,12 +156,11 @@ class PreparedServers:
         try:
             # With the last zxid of the client, so that a server that has seen less refuses it at once.
             other_hello = replace(hello, session_id=self._left.id, password=self._left.password)
-            granted, is_flushed = await witness.ask(other_hello)
+            self.granted[server], is_flushed = await witness.ask(other_hello)
         except RefusedError:
             return  # the session that was left has expired: the next try makes a new one
         finally:
             self._left = witness.left
-        self.granted(server, granted)
         if is_flushed:
             late_writes.flushed(server)
         elif late_writes.needs_flush(server):

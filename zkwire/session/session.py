@@ -371,7 +371,7 @@ class Session(LinkOwner):
         if self._ended.done():
             return
         if response.timeout <= 0:
-            attempt.greeted(accepted=False)
+            attempt.greeted.set_result(False)
             return
         is_new = not self.key.is_resumable
         self.key.granted(response, is_read_only=connection.is_read_only)
@@ -380,12 +380,12 @@ class Session(LinkOwner):
             phase = self._rng.random()
             self.lifetime.granted(attempt.sent_at, connection.heard, connection.timeout, phase, is_new=is_new)
             connection.certainty = self.lifetime.certainty
-        self._servers.granted(peer_of(link, self._address), connection.timeout)
+        self._servers.granted[peer_of(link, self._address)] = connection.timeout
         self.timeout = self._hosts.timeout = connection.timeout
         # In this very step: what was read together with the handshake may already be an event.
         if self._sasl is None:
             self._admit(link)
-        attempt.greeted(accepted=True)
+        attempt.greeted.set_result(True)
 
     def _admit(self, link: Link) -> None:
         """Lend `link` to the queue, unless a lost write may come late: credentials, watches, the calls that wait."""

@@ -82,22 +82,21 @@ class SessionLog:
         now = self._loop.time()
         if now - self._connected_at >= _LASTED:
             self._repetitions.forget()
-        added = self._repetitions.note((server, "lost", type(reason)), now)
-        if added is not None:
-            _log.warning("lost the connection to %s: %s%s", server, reason, added)
+        self._write(logging.WARNING, (server, "lost", type(reason)), f"lost the connection to {server}: {reason}")
 
     def dropped(self, server: str, reason: ProtocolError) -> None:
         """The connection was lost because of bad bytes."""
-        added = self._repetitions.note((server, "dropped"), self._loop.time())
-        if added is not None:
-            _log.error("dropped %s: %s: %s%s", server, type(reason).__name__, reason, added)
+        self._write(logging.ERROR, (server, "dropped"), f"dropped {server}: {type(reason).__name__}: {reason}")
 
     def failed(self, server: str, error: OSError | ProtocolError) -> None:
         """An attempt to connect has failed."""
-        added = self._repetitions.note((server, "failed", type(error)), self._loop.time())
+        why = f"{type(error).__name__}: {unfit(error) or explained(error)}"
+        self._write(logging.WARNING, (server, "failed", type(error)), f"no session with {server}: {why}")
+
+    def _write(self, level: int, kind: object, message: str) -> None:
+        added = self._repetitions.note(kind, self._loop.time())
         if added is not None:
-            why = unfit(error) or explained(error)
-            _log.warning("no session with %s: %s: %s%s", server, type(error).__name__, why, added)
+            _log.log(level, "%s%s", message, added)
 
     def ended(self, error: ZooKeeperError) -> None:
         """The session has expired, or the server refuses a credential."""

@@ -54,6 +54,7 @@ class Link(asyncio.BufferedProtocol):
     costs more than decoding what arrives.
 
     Attributes:
+        owner: What it calls; to be replaced by a LinkOwner, which does nothing, before a link is closed.
         closed: Done once the socket is closed; its result is the reason.
         is_blocked: Whether nothing more should be given to the connection: the socket's buffer is full, or the session
             is leaving this server (`is_leaving`).
@@ -66,7 +67,7 @@ class Link(asyncio.BufferedProtocol):
         self.is_blocked = False
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[Exception] = self._loop.create_future()
-        self._owner = owner
+        self.owner = owner
         self._transport: asyncio.Transport | None = None
         self.peer: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -80,15 +81,6 @@ class Link(asyncio.BufferedProtocol):
     def is_lost(self) -> bool:
         """Whether the link is closed, or about to be."""
         return self._reason is not None or self.closed.done()
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the socket is open."""
-        return self._transport is not None and not self.is_lost
-
-    def disown(self) -> None:
-        """Call the owner no more; the link is about to be closed."""
-        self._owner = LinkOwner()
 
     def hand_over(self, other: Link) -> None:
         """Give the socket, on which nothing was sent yet, to `other`; this link is closed.
@@ -169,7 +161,7 @@ class Link(asyncio.BufferedProtocol):
         if connection.is_proof_answered:
             connection.is_proof_answered = False
             self.tick_earlier()
-        self._owner.link_delivered(self, arrived)
+        self.owner.link_delivered(self, arrived)
         if connection.error is not None:
             self.abort(connection.error)
         elif connection.unfolding is not None and not self.is_lost:  # the owner may have dropped it
@@ -183,7 +175,7 @@ class Link(asyncio.BufferedProtocol):
         if self.is_lost:
             return
         arrived = self.connection.go_on(self._loop.time())
-        self._owner.link_delivered(self, arrived)
+        self.owner.link_delivered(self, arrived)
         if self.connection.error is not None:
             self.abort(self.connection.error)
         elif self.connection.unfolding is not None:
@@ -206,7 +198,7 @@ class Link(asyncio.BufferedProtocol):
             self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
         )
         self.is_blocked, self.is_leaving = True, False
-        self._owner.link_lost(self, reason)
+        self.owner.link_lost(self, reason)
         self.closed.set_result(reason)
 
     def pause_writing(self) -> None:
@@ -216,7 +208,7 @@ class Link(asyncio.BufferedProtocol):
         self._is_full = False
         if not self.is_leaving:
             self.is_blocked = False
-            self._owner.link_writable(self)
+            self.owner.link_writable(self)
 
     def _schedule_tick(self) -> None:
         # The first tick can be due by now, if the handshake took long; that does not make the event loop late.
@@ -238,7 +230,7 @@ class Link(asyncio.BufferedProtocol):
             if self._was_late:
                 self._was_late = False
                 if not self.is_blocked:
-                    self._owner.link_writable(self)
+                    self.owner.link_writable(self)
         else:
             self.abort(TimeoutError("the server is silent, or does not answer the requests"))
 

@@ -70,7 +70,12 @@ class Witness(LinkOwner):
         Raises: OSError, ProtocolError and AuthFailedError when the server cannot be used.
         Cancellation: leaves no socket; the session ends by itself.
         """
-        made = await self._shake_hands(_NEW, is_new=True)
+        link = await self._connect(_NEW)
+        try:
+            await self._make_global(link)
+        finally:
+            await finish(link)
+        made = self._response
         password = made.password or bytes(16)
         pause = made.timeout / 1000 * _ENDED_AFTER
         while True:
@@ -79,7 +84,8 @@ class Witness(LinkOwner):
             try:
                 # With the zxid of its creation: a server that has not seen that does not know the session, and does not
                 # answer.
-                await self._shake_hands(ConnectRequest(0, self._zxid, _SHORTEST, made.session_id, password, False))
+                hello = ConnectRequest(0, self._zxid, _SHORTEST, made.session_id, password, False)
+                await finish(await self._connect(hello))
             except RefusedError:
                 return
 
@@ -109,15 +115,6 @@ class Witness(LinkOwner):
     async def _connect(self, hello: ConnectRequest) -> Link:
         self._attempt = Attempt(self, hello, _REPLY_LIMIT, self._sasl, self._xids, is_first=False)
         return await self._attempt.run(self._open_link, self._address, self._within)
-
-    async def _shake_hands(self, hello: ConnectRequest, *, is_new: bool = False) -> ConnectResponse:
-        link = await self._connect(hello)
-        try:
-            if is_new:
-                await self._make_global(link)
-            return self._response
-        finally:
-            await finish(link)
 
     async def _make_global(self, link: Link) -> None:
         """Have the leader know the session.
@@ -152,7 +149,7 @@ class Witness(LinkOwner):
         for item in arrived:
             if isinstance(item, ConnectResponse):
                 self._response = item
-                self._attempt.greeted(accepted=item.timeout > 0)
+                self._attempt.greeted.set_result(item.timeout > 0)
             elif isinstance(item, Call) and item.waiter is not None:
                 item.waiter.set_result(item.code)
 
