@@ -27,15 +27,6 @@ def found(*line: tuple[str, Node | Exception], slots: int = 1) -> list[Contender
     return in_line(P, names, [each for _, each in line], slots=slots, session_id=US)
 
 
-def owners(*line: tuple[str, Node | Exception], slots: int = 1) -> list[bool]:
-    return [each.owns for each in found(*line, slots=slots)]
-
-
-def unread(path: str) -> Contender:
-    """Return the owner at `path` of which nothing else is known."""
-    return Contender(path=path, data=b"", session="", since=None, token=0, is_mine=False, owns=True)
-
-
 def test_a_contender_has_what_its_node_says() -> None:
     (first, second) = found((LOCK, node(7, owner=US, data=b"host-1", ctime=1500)), (LOCK, node(9)))
     assert first == Contender(
@@ -48,41 +39,6 @@ def test_a_contender_has_what_its_node_says() -> None:
         owns=True,
     )
     assert (second.session, second.is_mine, second.owns) == ("0xffffffffffffffff", False, False)
-
-
-def test_as_many_own_as_there_are_slots() -> None:
-    line = [(LOCK, node(number)) for number in range(1, 5)]
-    assert owners(*line) == [True, False, False, False]
-    assert owners(*line, slots=3) == [True, True, True, False]
-
-
-def test_readers_own_until_the_first_writer_and_a_writer_only_as_the_first() -> None:
-    n = node(1)
-    assert owners((READ, n), (READ, n), (WRITE, n), (READ, n)) == [True, True, False, False]
-    assert owners((WRITE, n), (READ, n)) == [True, False]
-
-
-def test_readers_behind_a_writer_that_lets_them_in_own() -> None:
-    proofs = HashChain("a secret", 3)
-    kind = f"_c_{proofs.id}-__WRIT__"
-    data = ticket_data.shared(proofs.link(1) or "", b"host-1")
-    line: list[tuple[str, Node | Exception]] = [
-        (kind, node(1, data=data, version=1)),
-        (READ, node(2)),
-        (WRITE, node(3)),
-    ]
-    assert owners(*line) == [True, True, False]
-    assert found(*line)[0].data == b"host-1"
-    assert owners((kind, node(1, data=data, version=2)), (READ, node(2))) == [
-        True,
-        False,
-    ]  # the proof of another version
-
-
-def test_nodes_that_are_gone_or_not_ephemeral_do_not_count() -> None:
-    gone = NoNodeError(NoNodeError.code, P)
-    (only,) = found((LOCK, gone), (LOCK, node(1, owner=0)), (LOCK, node(2)))
-    assert (only.token, only.owns) == (2, True)
 
 
 PROVEN = HashChain("a secret", 2)
@@ -120,14 +76,6 @@ def test_every_ticket_owns_that_has_fewer_than_slots_tickets_before_it_that_bloc
             assert each.data == b"host-1"
 
 
-def test_a_node_that_must_not_be_read_counts_and_shows_nothing() -> None:
-    secret = NoAuthError(NoAuthError.code, P)
-    first, second = found((WRITE, secret), (READ, node(2)))
-    assert first == unread(f"{P}/{WRITE}0000000000")
-    assert not second.owns
-    assert owners((READ, secret), (READ, node(2)), (WRITE, node(3))) == [True, True, False]
-
-
 def test_another_error_of_a_read_is_raised() -> None:
     with pytest.raises(zkwire.ThrottledError):
         found((LOCK, node(1)), (LOCK, zkwire.ThrottledError(zkwire.ThrottledError.code, P)))
@@ -157,7 +105,7 @@ async def test_the_holder_of_a_lock_without_a_line() -> None:
         zk = stage.zk
         assert single(zk, P, NoNodeError(NoNodeError.code, P)) == []
         assert single(zk, P, node(1, owner=0)) == []
-        assert single(zk, P, NoAuthError(NoAuthError.code, P)) == [unread(P)]
+        assert single(zk, P, NoAuthError(NoAuthError.code, P)) == [Contender(path=P, owns=True)]
         with pytest.raises(zkwire.ThrottledError):
             single(zk, P, zkwire.ThrottledError(zkwire.ThrottledError.code, P))
         (holder,) = single(zk, P, node(5, owner=zk.session_id))

@@ -17,9 +17,8 @@ from tests.support.everywhere import (
     nothing_stays,
     scene,
 )
-from tests.support.recipes import no_task_stays, proxied, until, until_armed, until_line
+from tests.support.recipes import no_task_stays, until, until_armed, until_line
 from zkwire import Client, Observer
-from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(60)
 
@@ -120,36 +119,6 @@ async def test_a_crowd_that_enters_at_once_shares_a_few_lists_and_is_served_in_t
         assert (sorted(entering.served) if kind == "read" else entering.served) == list(range(MANY))
 
 
-async def test_only_a_few_lists_are_under_way_at_a_time() -> None:
-    async with behind_holders("Lock") as (stage, zk, _, leases):
-        entering = crowd(zk, stage.path, count=2 * _MOST_LISTS)
-        with stage.server.hold_replies("getChildren", session=zk.session_id) as held:
-            await held.until_hit(_MOST_LISTS)
-            await until_line(stage.other, stage.path, 1 + 2 * _MOST_LISTS)
-            assert held.hits == _MOST_LISTS
-        await until_all_wait(zk, count=2 * _MOST_LISTS)
-        await release(leases)
-        await asyncio.gather(*entering.tasks)
-        assert entering.served == list(range(2 * _MOST_LISTS))
-
-
-async def test_readers_that_list_again_at_once_share_a_few_lists() -> None:
-    """All of them watch the last writer before them, and do not know whether the writers before that one have left."""
-    async with behind_holders("read") as (stage, zk, lists, leases):
-        leaving = asyncio.create_task(ReadWriteLock(stage.other, stage.path).write().acquire())
-        await until_line(stage.other, stage.path, 2)
-        entering = crowd(zk, stage.path, "read")
-        await until_all_wait(zk, "read")
-        lists.count = 0
-        leaving.cancel()
-        await until(lambda: lists.count > 0)
-        await until_all_wait(zk, "read")
-        assert lists.count < MANY // 4
-        await release(leases)
-        await asyncio.gather(*entering.tasks)
-        assert sorted(entering.served) == list(range(MANY))
-
-
 # -- the turns: what one ticket is told of departures, all of them know ------------------------------------------------
 
 
@@ -183,36 +152,17 @@ async def test_each_task_of_a_crowd_gets_an_error_of_its_own_when_the_list_is_re
 
 async def test_a_ticket_of_another_client_behind_each_of_a_crowd_costs_no_request() -> None:
     """Its departure is reported to one ticket only, by the fast path."""
-    async with alternating(1) as (crowds, lists, leases):
+    async with behind_holders("Lock") as (stage, zk, lists, leases):
+        crowds = []
+        for number in range(20):
+            crowds.append(crowd((zk, stage.zk)[number % 2], stage.path, count=1))
+            await until_line(stage.other, stage.path, 2 + number)
+        await until_all_wait(zk, count=10)
+        lists.count = lists.reads = 0
         await release(leases)
         for each in crowds:
             await asyncio.gather(*each.tasks)
         assert lists.count + lists.reads < 5
-
-
-@asynccontextmanager
-async def alternating(size: int) -> AsyncIterator[tuple[list[Crowd], Lists, list[Any]]]:
-    """Have 20 crowds of so many tasks wait, by turns of two clients; the lists of the first one are counted."""
-    async with behind_holders("Lock") as (stage, zk, lists, leases):
-        crowds = []
-        for number in range(20):
-            crowds.append(crowd((zk, stage.zk)[number % 2], stage.path, count=size))
-            await until_line(stage.other, stage.path, 1 + size * (number + 1))
-        await until_armed(10 * size * WATCHES["Lock"] - 1, zk)
-        await until_armed(10 * size * WATCHES["Lock"], stage.zk)
-        lists.count = lists.reads = 0
-        yield crowds, lists, leases
-
-
-async def test_a_few_tasks_that_enter_at_once_need_one_round_trip_each(zookeeper: RealServer, path: str) -> None:
-    async with proxied(zookeeper) as (proxy, _, zk):
-        sem = [Semaphore(zk, path, _MOST_LISTS) for _ in range(_MOST_LISTS)]
-        await (await sem[0].acquire()).release()
-        mark = proxy.mark()
-        leases = await asyncio.gather(*(each.acquire() for each in sem))
-        assert proxy.requests(mark) == ["create2", "getChildren", "getData"] * _MOST_LISTS
-        assert proxy.segments(mark) == 1
-        await release(leases)
 
 
 async def test_after_a_waiting_ticket_has_listed_the_line_another_one_lists_by_itself() -> None:

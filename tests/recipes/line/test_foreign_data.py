@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Election, Lease, Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock, TryLock, WriteLease
+from recipes import Election, Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock, TryLock
 from recipes.line.locking import Locking
 from tests.support.everywhere import scene
 from tests.support.locks import start_waiting
-from tests.support.recipes import line, no_task_stays, outcome, two_clients, until, until_armed, until_line
-from zkwire import Client, TransactionError
+from tests.support.recipes import outcome, two_clients, until, until_armed
+from zkwire import Client
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(40)
@@ -88,33 +88,6 @@ async def test_a_write_that_was_cancelled_or_cut_off_is_not_taken_for_another_cl
 # -- waiting clients --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("forged", FORGED_DOWNGRADES)
-async def test_a_forged_downgrade_lets_no_reader_in_beside_a_writer(
-    zookeeper: RealServer, path: str, forged: bytes
-) -> None:
-    """The guarded transactions of that writer would be carried out, while the reader reads."""
-    async with two_clients(zookeeper) as (zk, other), no_task_stays():
-        writer = await ReadWriteLock(zk, path).write().acquire()
-        were_together: list[bool] = []
-
-        async def read(reader: Locking[Lease]) -> None:
-            lease = await reader.acquire()
-            were_together.append(writer.is_certain())
-            await lease.release()
-
-        readers = [asyncio.create_task(read(ReadWriteLock(other, path).read())) for _ in range(3)]
-        await until_line(zk, path, 4)
-        await until_armed(6, other)
-        await other.set(writer.path, forged)
-        assert (await ended(writer)).why == "another client has written into it"
-        await asyncio.gather(*readers)
-        assert were_together == [False, False, False]
-        transaction = writer.transaction()
-        transaction.create(f"{path}/guarded")
-        assert isinstance(await outcome(transaction.commit()), TransactionError)
-        await writer.release()
-
-
 @pytest.mark.parametrize("make", [KINDS["lock"], KINDS["write lock"], KINDS["semaphore"], KINDS["election"]])
 @pytest.mark.parametrize("forged", FORGED_LIMITS)
 async def test_a_forged_limit_does_not_have_a_living_holder_deleted(make: Make, forged: bytes) -> None:
@@ -131,46 +104,3 @@ async def test_a_forged_limit_does_not_have_a_living_holder_deleted(make: Make, 
             assert not waiter.done()
         await ended(lease)
         await (await waiter).release()
-
-
-async def test_a_limit_that_the_holder_has_replaced_does_not_count_when_another_client_writes_it_again() -> None:
-    """It has a proof, but of a version that has passed."""
-    async with scene() as stage:
-        lease = await TimedLock(stage.zk, stage.path, 0.5).acquire()
-
-        async def has_limit() -> bool:
-            return b"limit" in (await stage.other.get(lease.path)).data
-
-        await until(has_limit)
-        replaced = (await stage.other.get(lease.path)).data
-        await lease.extend(60)
-        waiter = await start_waiting(stage.other, Lock(stage.other, stage.path), 2)
-        async with stage.server.hold_replies(session=stage.zk.session_id):
-            await stage.other.set(lease.path, replaced)
-            await until_armed(2, stage.other)
-            assert isinstance(await outcome(asyncio.wait_for(asyncio.shield(waiter), 1.0)), TimeoutError)
-            assert await stage.other.exists(lease.path) is not None
-            assert lease.is_certain()
-        await ended(lease)
-        await (await waiter).release()
-
-
-async def test_a_waiter_whose_node_another_client_has_written_into_never_owns_with_it(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        first = await Lock(other, path).acquire()
-        waiter = await start_waiting(zk, ReadWriteLock(zk, path).write(), 2)
-        _, name = await line(other, path)
-        await other.set(f"{path}/{name}", FORGED_DOWNGRADES[0])
-
-        async def is_new() -> bool:
-            names = await line(other, path)
-            return len(names) == 2 and name not in names
-
-        await until(is_new)
-        await first.release()
-        lease = await waiter
-        assert isinstance(lease, WriteLease)
-        lease.check()
-        await lease.release()

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore, TimedLock
 from recipes.line.locking import Locking
 from tests.support.locks import start_waiting
@@ -68,22 +67,6 @@ async def test_a_node_that_is_not_ephemeral_does_not_keep_a_lock(
             assert "is not ephemeral" in warned
 
 
-@every_kind
-async def test_callers_that_do_not_wait_get_the_lock_at_the_second_try(
-    zookeeper: RealServer, path: str, make: Make
-) -> None:
-    """The first try must not pay for a read: in general a holder is what it meets."""
-    async with two_clients(zookeeper) as (zk, other):
-        await stranger(other, path)
-        for is_first in (True, False):
-            lease = await make(zk, path).try_acquire()
-            assert is_first or lease is not None
-            if lease is not None:
-                await lease.release()
-        async with make(zk, path).hold(within=0):
-            pass
-
-
 # -- not to be read ---------------------------------------------------------------------------------------------------
 
 
@@ -114,17 +97,6 @@ async def release_all(waiters: Collection[asyncio.Task[Any]]) -> None:
         for waiter in done:
             waiter.result().check()
             await waiter.result().release()
-
-
-async def test_a_candidate_that_must_not_be_read_is_an_error_for_observers(zookeeper: RealServer, path: str) -> None:
-    """Its data is what they ask for."""
-    async with two_clients(zookeeper) as (zk, other):
-        await stranger(other, path, acl=UNREADABLE, ephemeral=True)
-        with pytest.raises(zkwire.NoAuthError):
-            await Election(zk, path).candidates()
-        async with Election(zk, path).observe() as leaders:
-            with pytest.raises(zkwire.NoAuthError):
-                await anext(leaders)
 
 
 async def test_a_hand_over_in_a_line_with_such_a_node_is_noticed(zookeeper: RealServer, path: str) -> None:

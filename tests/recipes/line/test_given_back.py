@@ -21,7 +21,7 @@ from recipes import (
 )
 from recipes.line.locking import Locking
 from tests.support.everywhere import Scene, nothing_stays, scene
-from tests.support.recipes import no_task_stays, outcome, until, until_line
+from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import Client
 
 pytestmark = pytest.mark.limit(20)
@@ -152,45 +152,4 @@ async def test_a_release_does_not_wait_for_a_body_that_waits_for_it(
             assert body.has_ended
             assert await losing is None
             await again
-        await nothing_stays(stage)
-
-
-async def test_a_loss_stops_a_body_that_is_still_ending_and_is_what_it_raises() -> None:
-    async with scene(P) as stage, no_task_stays():
-        body = Body(Lock(stage.zk, P))
-        lease = await body.lease
-        releasing = asyncio.create_task(lease.release())
-        await until(lambda: body.is_stopping)
-        lease._lose("a test")
-        came = await outcome(body.task)
-        assert isinstance(came, LockLostError)
-        assert came.why == "a test"
-        assert not body.has_ended
-        await releasing
-        await nothing_stays(stage)
-
-
-async def _until_terms(terms: list[Any], count: int) -> None:
-    await until(lambda: len(terms) == count)
-
-
-async def test_a_term_that_another_task_resigns_is_no_error_for_a_loop_over_terms() -> None:
-    """Pitfall 90."""
-    async with scene(P) as stage, no_task_stays():
-        terms: list[Any] = []
-
-        async def lead() -> None:
-            async for term in Election(stage.zk, P).terms():
-                async with term:
-                    terms.append(term)
-                    await asyncio.Event().wait()
-
-        task = asyncio.create_task(lead())
-        for count in (1, 2):
-            await _until_terms(terms, count)
-            await terms[-1].resign()
-        await _until_terms(terms, 3)
-        task.cancel()
-        assert isinstance(await outcome(task), asyncio.CancelledError)
-        await until_line(stage.other, P, 0)
         await nothing_stays(stage)

@@ -7,12 +7,10 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recipes.line import known as module
 from recipes.line.known import Alarms, CachedChildren, KnownLine, KnownParents, Subscription, known_of, line_of
-from recipes.line.position import Position, Ranking, every_contender
+from recipes.line.position import Ranking, every_contender
 from tests.support.everywhere import scene
 from tests.support.virtual_time import in_virtual_time
 
@@ -36,14 +34,6 @@ def joined(children: CachedChildren) -> Subscription:
     subscription = Subscription(children)
     assert subscription.exchange() is None
     return subscription
-
-
-def test_a_ticket_alone_shares_nothing() -> None:
-    children = CachedChildren()
-    alone = joined(children)
-    alone.listed(Ranking(NAMES))
-    assert alone.exchange() is None
-    assert children.names is None
 
 
 def test_what_one_ticket_has_listed_and_seen_to_leave_another_one_knows() -> None:
@@ -92,35 +82,6 @@ def test_a_list_that_no_ticket_can_use_is_dropped() -> None:
     assert (children.tickets, before(other.exchange(), D)) == (1, [A, B, C])
     other.leave()
     assert (children.tickets, children.names) == (0, None)
-
-
-@given(st.data())
-def test_no_blocker_that_is_there_is_ever_lost(data: st.DataObject) -> None:
-    """Departures reach one ticket or the other, lists are late: what a ticket knows contains what is there."""
-    slots, mine = data.draw(st.integers(1, 3)), data.draw(st.integers(0, 9))
-    children = CachedChildren()
-    friend, own = joined(children), joined(children)
-    position = Position(NAMES[mine], slots=slots)
-    position.listed(Ranking(NAMES))
-    there = NAMES
-    for _ in range(data.draw(st.integers(0, 20))):
-        gone = data.draw(st.sampled_from(NAMES))
-        if gone != NAMES[mine] and gone in there:
-            there = [name for name in there if name != gone]
-        match data.draw(st.sampled_from(["friend lists", "friend hears", "hears", "nothing"])):
-            case "friend lists":
-                friend.listed(Ranking(there))
-            case "friend hears" if gone not in there:
-                friend.departed(gone)
-            case "hears" if gone not in there:
-                own.departed(gone)
-                position.departed(gone)
-        friend.exchange()
-        known = own.exchange()
-        if known is not None:
-            position.caught_up(known)
-        assert set(position.before) >= {name for name in there if NAMES.index(name) < mine}
-        assert position.before == [name for name in NAMES[:mine] if name in position.before]
 
 
 # -- foreign nodes and tries ------------------------------------------------------------------------------------------

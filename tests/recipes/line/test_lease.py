@@ -7,23 +7,18 @@ from unittest.mock import patch
 import pytest
 
 import zkwire
-from recipes import Election, Lease, Lock, LockLostError, TimedLock
+from recipes import Election, Lease, Lock, LockLostError
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import start_waiting
-from tests.support.proxy import Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import (
     all_watches,
     body_raises,
     line,
     make_uncertain,
-    no_task_stays,
-    outcome,
-    two_clients,
     until,
     until_armed,
     until_line,
-    until_watches,
 )
 from zkwire.testing import RealServer, Server
 
@@ -56,32 +51,6 @@ async def test_a_lease_that_is_over_needs_no_garbage_collector() -> None:
 # -- deletion by somebody else ----------------------------------------------------------------------------------------
 
 
-async def test_a_deleted_node_is_a_loss(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 14."""
-    async with two_clients(zookeeper) as (zk, other):
-        lock = Lock(zk, path)
-        lease = await lock.acquire()
-        await other.delete(lease.path)
-        error = await lease.lost()
-        assert isinstance(error, LockLostError)
-        assert error.path == lease.path
-        assert error.why == DELETED
-        assert lease.path in str(error)
-        assert not lease.is_certain()
-        assert lease.certain_for() == 0
-        checks = []
-        for _ in range(3):
-            with pytest.raises(LockLostError, match=DELETED) as raised:
-                lease.check()
-            checks.append(raised.value)
-        # One object for all would get a longer traceback with each, for a program that checks again and again.
-        assert len({id(each) for each in (error, *checks)}) == 4
-        await lease.release()
-        assert await lease.lost() is error
-        async with lock:  # the lock can be used again
-            pass
-
-
 async def written(zk: zkwire.Client, path: str, data: bytes) -> bool:
     """Return whether the node has this data."""
     return (await zk.get(path)).data == data
@@ -106,28 +75,6 @@ async def test_a_deletion_is_noticed_after_a_change_that_came_together_with_the_
 
 
 # -- the end of the session -------------------------------------------------------------------------------------------
-
-
-async def test_closing_the_client_ends_certainty_before_the_server_answers(zookeeper: RealServer, path: str) -> None:
-    """The next owner owns before the server has answered."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(zookeeper.hosts) as other:
-        for watched in (True, False):
-            zk = await zkwire.connect(proxy.hosts)
-            lease = await Lock(zk, path).acquire()
-            if watched:
-                await until_armed(1, zk)
-            waiter = asyncio.create_task(Lock(other, path).acquire())
-            await until_armed(2, other)
-            losing = asyncio.create_task(lease.lost())
-            await asyncio.sleep(0)
-            hold = proxy.hold_replies()
-            closing = asyncio.create_task(zk.close())
-            await (await waiter).release()
-            assert not closing.done()
-            assert not lease.is_certain()
-            assert ("the client is closed" if watched else "its session is over") in str(await losing)
-            hold.release()
-            await closing
 
 
 # -- the end of a lease, in all its forms -----------------------------------------------------------------------------
@@ -233,30 +180,6 @@ async def test_of_a_lease_whose_session_is_over_nothing_is_deleted() -> None:
         assert "delete" not in count.requests
 
 
-async def test_a_loss_that_is_found_after_the_release_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
-    """The answer to an extension says that the node is gone, in the same step in which the lease is released."""
-    async with scene() as stage, no_task_stays():
-        lease = await TimedLock(stage.zk, stage.path, 60).acquire()
-        await until(lambda: lease.ticket.version == 1)  # the first limit is written
-        losing = asyncio.create_task(lease.lost())
-        gone: asyncio.Future[zkwire.Stat] = asyncio.get_running_loop().create_future()
-        with patch.object(stage.zk, "set", lambda *_: gone):
-            extending = asyncio.create_task(lease.extend(60))
-            for _ in range(3):
-                await asyncio.sleep(0)
-            releasing = asyncio.create_task(lease.release())
-            gone.set_exception(zkwire.NoNodeError(zkwire.NoNodeError.code, lease.path))
-            came = await outcome(extending)
-        await releasing
-        assert isinstance(came, LockLostError | RuntimeError)
-        assert await losing is None
-        assert lease.is_released
-        with pytest.raises(RuntimeError, match="was released"):
-            lease.check()
-        assert caplog.messages == []
-        await nothing_stays(stage)
-
-
 async def test_a_ticket_is_passed_on_only_while_it_is_certain() -> None:
     async with scene() as stage:
         lock = Lock(stage.zk, stage.path, local_passes=5)
@@ -314,16 +237,3 @@ async def test_the_body_is_cancelled_before_the_session_can_expire(zookeeper_own
         assert again.token > lease.token
         await again.release()
         await until_line(zk, path, 0)
-
-
-async def test_a_deletion_after_changes_of_data_is_noticed(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        lease = await Election(zk, path).acquire()
-        for note in (b"1", b"2"):
-            await until_watches(zookeeper, 1)
-            await lease.set(note)
-        await until_watches(zookeeper, 1)
-        lease.check()
-        await other.delete(lease.path)
-        assert isinstance(await lease.lost(), LockLostError)
-        await lease.release()

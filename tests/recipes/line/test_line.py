@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lock
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.queues import Counting
-from tests.support.recipes import line, make_uncertain, no_task_stays, outcome, until, until_line
+from tests.support.recipes import make_uncertain, no_task_stays, outcome, until, until_line
 from zkwire import Client
 
 pytestmark = pytest.mark.limit(30)
@@ -94,24 +93,4 @@ async def test_a_task_that_is_cancelled_while_the_leader_is_asked_leaves_no_tick
             task.cancel()
             assert isinstance(await outcome(task), asyncio.CancelledError)
         await until_line(stage.other, stage.path, 0)
-        await nothing_stays(stage)
-
-
-async def test_a_lock_that_is_passed_on_just_before_its_session_expires_is_acquired_in_the_next_one() -> None:
-    """The body of the second task runs once, with a node of the new session."""
-    async with scene() as stage, no_task_stays():
-        lock = Lock(stage.zk, stage.path, local_passes=5)
-        first = await lock.acquire()
-        second = asyncio.create_task(lock.acquire())
-        await asyncio.sleep(0)
-        with stage.server.drop_after("sync", session=stage.zk.session_id) as asked:
-            await first.release()  # passes the ticket on: the second task has not run yet
-            make_uncertain(stage.zk)
-            await asked.until_hit()
-        stage.server.expire(stage.zk.session_id)
-        lease = await second
-        assert lease.path != first.path
-        assert await line(stage.other, stage.path) == [lease.path.rpartition("/")[2]]
-        lease.check()
-        await lease.release()
         await nothing_stays(stage)

@@ -17,11 +17,7 @@ from tests.support.recipes import (
     no_task_stays,
     outcome,
     this_task,
-    two_clients,
-    until_line,
-    until_watches,
 )
-from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(30)
 
@@ -31,37 +27,6 @@ DELETED = "another client has deleted it"
 # -- bodies -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_loss_cancels_the_body_and_raises_the_loss(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        cancelled = False
-        with body_raises(LockLostError, match=DELETED):
-            async with Lock(zk, path) as lease:
-                await other.delete(lease.path)
-                try:
-                    await asyncio.Event().wait()
-                except asyncio.CancelledError:
-                    cancelled = True
-                    raise
-        assert cancelled
-        assert this_task().cancelling() == 0
-        await asyncio.sleep(0)
-
-
-async def test_a_loss_is_raised_from_a_body_that_ends_without_noticing(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        with body_raises(LockLostError, match=DELETED):
-            async with Lock(zk, path) as lease:
-                await until_watches(zookeeper, 1)
-                helper = asyncio.create_task(other.delete(lease.path))
-                while lease.is_certain():
-                    try:
-                        await asyncio.sleep(0.005)
-                    except asyncio.CancelledError:
-                        continue
-        await helper
-        assert this_task().cancelling() == 0
-
-
 async def lost_in_body(lease: Lease) -> bool:
     """Wait in a body, in spite of the cancellation, until the lease is lost."""
     with suppress(asyncio.CancelledError):
@@ -69,93 +34,65 @@ async def lost_in_body(lease: Lease) -> bool:
     return not lease.is_certain()
 
 
-async def test_an_error_of_the_body_is_raised_in_place_of_the_loss(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        for lost in (False, True):
-            with body_raises(KeyError, match="mine"):
-                async with Lock(zk, path) as lease:
-                    if lost:
-                        await other.delete(lease.path)
-                        assert await lost_in_body(lease)
-                    raise KeyError("mine")
-            assert await line(zk, path) == []
-            assert this_task().cancelling() == 0
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("error", [None, KeyError("mine"), zkwire.SessionExpiredError("over")], ids=repr)
+async def test_a_body_that_has_not_noticed_the_loss_raises_it_unless_it_has_an_error_of_its_own(
+    error: Exception | None, is_lost: bool
+) -> None:
+    async with scene() as stage:
+
+        async def body() -> None:
+            async with Lock(stage.zk, stage.path) as lease:
+                if is_lost:
+                    await stage.other.delete(lease.path)
+                    assert await lost_in_body(lease)
+                if error is not None:
+                    raise error
+
+        came = await outcome(body())
+        if is_lost and not isinstance(error, KeyError):
+            assert isinstance(came, LockLostError)
+        else:
+            assert came is error
+        assert this_task().cancelling() == 0
+        await nothing_stays(stage)
 
 
 @pytest.mark.parametrize("turns", range(-1, 5))
-async def test_a_cancellation_from_outside_wins_over_a_loss_at_the_same_time(
-    zookeeper: RealServer, path: str, turns: int
-) -> None:
+async def test_a_cancellation_from_outside_wins_over_a_loss_at_the_same_time(turns: int) -> None:
     """Whichever came first."""
-    async with two_clients(zookeeper) as (zk, other), no_task_stays():
-        loop = asyncio.get_running_loop()
-        entered: asyncio.Future[Lease] = loop.create_future()
+    async with scene() as stage, no_task_stays():
+        entered: asyncio.Future[Lease] = asyncio.get_running_loop().create_future()
 
         async def body() -> None:
-            async with Lock(zk, path) as lease:
+            async with Lock(stage.zk, stage.path) as lease:
                 entered.set_result(lease)
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(body())
         lease = await entered
-        await until_watches(zookeeper, 1)
         if turns < 0:
-            task.cancel()  # first
-        deleting = asyncio.create_task(outcome(other.delete(lease.path)))
-        if turns >= 0:
-            await lease.lost()
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            was_over = task.done()
             task.cancel()
+        lease._lose("a test")
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        was_over = task.done()
+        task.cancel()
         came = await outcome(task)
-        await deleting
-        if turns >= 0 and was_over:
-            assert isinstance(came, LockLostError)
-        elif turns <= 0:
-            assert isinstance(came, asyncio.CancelledError)
-        else:
-            assert isinstance(came, asyncio.CancelledError | LockLostError)
-        await until_line(other, path, 0)
+        assert isinstance(came, LockLostError if was_over else asyncio.CancelledError | LockLostError)
+        assert turns > 0 or isinstance(came, asyncio.CancelledError)
+        await nothing_stays(stage)
 
 
-async def test_a_timeout_wins_over_a_loss_at_the_same_time(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        for loss_first in (True, False):
-            with body_raises(TimeoutError):
-                async with asyncio.timeout(None) as bound, Lock(zk, path) as lease:
-                    loop = asyncio.get_running_loop()
-                    if loss_first:
-                        loop.call_soon(loop.call_soon, lease._lose, "a test")
-                    loop.call_soon(bound.reschedule, 0)  # which takes one turn of the loop more
-                    if not loss_first:
-                        loop.call_soon(loop.call_soon, lease._lose, "a test")
-                    await asyncio.Event().wait()
-            assert this_task().cancelling() == 0
-            await until_line(zk, path, 0)
-
-
-async def test_check_in_the_body_raises_in_place(zookeeper: RealServer, path: str) -> None:
+async def test_check_in_the_body_raises_in_place() -> None:
     """The task is not cancelled in addition."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
+    async with scene() as stage:
         with body_raises(LockLostError):
-            async with Lock(zk, path) as lease:
-                zk._session.lifetime.doubt()
+            async with Lock(stage.zk, stage.path) as lease:
+                stage.zk._session.lifetime.doubt()
                 lease.check()
         assert this_task().cancelling() == 0
-        await zk.ping()
-        await until_line(zk, path, 0)
-
-
-async def test_a_hold_is_entered_once(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        hold = Lock(zk, path).hold()
-        async with hold:
-            with pytest.raises(RuntimeError, match="hold"):
-                async with hold:
-                    raise AssertionError("the body must not run")
-        with pytest.raises(RuntimeError):
-            await Lock(zk, path).__aexit__(None, None, None)
+        await nothing_stays(stage)
 
 
 # -- blocks that another task leaves ----------------------------------------------------------------------------------
@@ -238,15 +175,18 @@ async def test_a_cancellation_of_a_hold_that_was_lost_before_is_passed_on() -> N
         await nothing_stays(stage)
 
 
-async def test_a_hold_that_was_not_entered_cannot_be_left() -> None:
+async def test_a_hold_is_entered_once_and_left_only_then() -> None:
     async with scene() as stage:
         hold = Lock(stage.zk, stage.path).hold()
         with pytest.raises(RuntimeError, match="left without having been entered"):
             await hold.__aexit__(None, None, None)
         async with hold:
-            pass
-        with pytest.raises(RuntimeError, match="left without having been entered"):
-            await hold.__aexit__(None, None, None)
+            with pytest.raises(RuntimeError, match="hold"):
+                async with hold:
+                    raise AssertionError("the body must not run")
+        for locking in (hold, Lock(stage.zk, stage.path)):
+            with pytest.raises(RuntimeError, match="left without having been entered"):
+                await locking.__aexit__(None, None, None)
         await nothing_stays(stage)
 
 

@@ -1,15 +1,14 @@
 """Nested holds of one task: a loss stops every body, also when the code between two bodies catches what it raises."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from recipes import Lease, Lock, LockLostError, MultiLease, MultiLock, ReadWriteLock, ReentrantLock
-from recipes.line.locking import _ENTERED, Hold, Locking
+from recipes import Lock, LockLostError, MultiLease, MultiLock, ReadWriteLock, ReentrantLock
+from recipes.line.locking import _ENTERED, Locking
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import body_raises, no_task_stays, this_task
 from zkwire import Client
@@ -37,18 +36,12 @@ def _multi_within_single(zk: Client) -> list[Callable[[], Any]]:
     return _of(lock, last=MultiLock([lock, Lock(zk, f"{P}-2")]))
 
 
-def _multi_within_multi(zk: Client) -> list[Callable[[], Any]]:
-    lock = ReentrantLock(zk, P)
-    return _of(MultiLock([lock, Lock(zk, f"{P}-1")]), last=MultiLock([lock, Lock(zk, f"{P}-2")]))
-
-
 NESTINGS: dict[str, Nesting] = {
     "re-entrant, 2": _reentrant(2),
     "re-entrant, 3": _reentrant(3),
     "re-entrant, hold()": lambda zk: _of(ReentrantLock(zk, P)),
     "readers": lambda zk: _of(ReadWriteLock(zk, P).read()),
     "multi within single": _multi_within_single,
-    "multi within multi": _multi_within_multi,
 }
 every_nesting = pytest.mark.parametrize("nesting", NESTINGS.values(), ids=NESTINGS.keys())
 
@@ -102,6 +95,15 @@ async def test_every_body_is_stopped(nesting: Nesting, swallows: bool) -> None:
         with body_raises(LockLostError, match="deleted"):
             async with asyncio.timeout(5):
                 await _lose_in_innermost(stage, nesting(stage.zk), swallows=swallows)
+
+
+async def test_a_loss_that_passes_through_all_bodies_cancels_nothing_after_them() -> None:
+    async with stage_of_locks() as stage:
+        lock = ReentrantLock(stage.zk, P)
+        with body_raises(LockLostError, match="deleted"):
+            async with lock, lock as lease:
+                await stage.other.delete(lease.path)
+                await _forever()
 
 
 async def test_a_cancellation_from_elsewhere_wins() -> None:
@@ -168,26 +170,6 @@ async def test_clean_up_between_two_bodies_is_not_disturbed_if_the_release_of_th
                     await stage.zk.ping()
                     cleaned_up = True
         assert cleaned_up
-
-
-async def test_bodies_of_one_lease_in_two_tasks_are_both_stopped() -> None:
-    """Pitfall 73: the inner body runs in another task, whose error the outer body catches."""
-    async with stage_of_locks() as stage:
-        with body_raises(LockLostError, match="deleted"):
-            async with ReentrantLock(stage.zk, P) as lease:
-
-                async def again() -> Lease:
-                    lease.acquired_again()
-                    return lease
-
-                async def inner() -> None:
-                    async with Hold(again):
-                        await stage.other.delete(lease.path)
-                        await _forever()
-
-                with contextlib.suppress(LockLostError):
-                    await asyncio.create_task(inner())
-                await asyncio.wait_for(_forever(), 5)
 
 
 async def test_of_several_leases_that_are_lost_together_the_outermost_raises_and_each_says_how() -> None:

@@ -5,42 +5,16 @@ import re
 
 import pytest
 
-from recipes import Lock, TimedLock
+from recipes import Lock
 from recipes.line import ticket_data
 from recipes.line.ticket_data import HashChain
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.recipes import no_task_stays, outcome, until_armed, until_line
+from tests.support.recipes import no_task_stays, outcome, until_line
 from zkwire import ThrottledError
 
 pytestmark = pytest.mark.limit(20)
 
 P = "/recipe"
-
-
-@pytest.mark.parametrize("operation", ["getData", "getChildren"])
-async def test_a_waiter_keeps_its_place(operation: str) -> None:
-    """Pitfall 79: it is refused when it looks at the line again, and a later ticket does not overtake it."""
-    async with scene(P) as stage, no_task_stays():
-        held = [await Lock(stage.other, P).acquire()]
-        ahead = [asyncio.create_task(Lock(stage.other, P).acquire()) for _ in range(2)]
-        await until_line(stage.other, P, 3)
-        waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
-        names = await until_line(stage.other, P, 4)
-        await until_armed(3, stage.zk)
-        later = asyncio.create_task(Lock(stage.other, P).acquire())
-        await until_line(stage.other, P, 5)
-        with stage.server.answering(operation, ThrottledError, session=stage.zk.session_id, times=2) as refused:
-            ahead[0].cancel()  # the waiter looks ahead
-            await refused.until_hit(2)
-        await held[0].release()
-        await (await ahead[1]).release()
-        lease = await asyncio.wait_for(waiter, 5)
-        assert lease.path == f"{P}/{names[3]}"
-        assert not later.done()
-        await lease.release()
-        await (await later).release()
-        await outcome(ahead[0])
-        await nothing_stays(stage)
 
 
 async def test_a_waiter_whose_own_watch_was_refused_does_not_own_without_its_node() -> None:
@@ -60,21 +34,6 @@ async def test_a_waiter_whose_own_watch_was_refused_does_not_own_without_its_nod
         lease.check()
         await lease.release()
         await nothing_stays(stage)
-
-
-async def test_a_waiter_that_may_not_delete_a_broken_promise_for_now_tries_again() -> None:
-    """Pitfall 79: the holder's time limit has passed, and the server is overloaded."""
-    async with scene(P) as stage, no_task_stays():
-        held = await TimedLock(stage.other, P, 0.2).acquire()
-        waiter = asyncio.create_task(Lock(stage.zk, P).acquire())
-        await until_line(stage.zk, P, 2)
-        held._alarm.cancel()  # the holder hangs
-        with stage.server.answering("delete", ThrottledError, session=stage.zk.session_id, times=2) as refused:
-            lease = await asyncio.wait_for(waiter, 5)
-            assert refused.hits == 2
-        lease.check()
-        await lease.release()
-        assert await held.lost() is not None
 
 
 @pytest.mark.parametrize("operation", ["create", "getChildren", "getData", "delete"])

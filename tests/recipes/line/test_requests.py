@@ -1,7 +1,7 @@
 """What a ticket asks the server for, and in which writes, from entering to owning; and its tries, which do not wait."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -196,20 +196,6 @@ async def trying(lock: Locking[Any], writes: Writes, names: list[str]) -> list[s
     return [each for write in writes.named(names) for each in write if each in ("GetData A", "GetData B")]
 
 
-async def test_a_try_reads_what_has_made_a_try_fail_before_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with scene(P) as stage, no_task_stays():
-        await make_known(stage.zk, P)
-        held = [Lock(stage.other, P)]
-        async with behind(stage, held, [Lock(stage.other, P)]) as (line_, names):
-            writes, lock = Writes(stage.zk, monkeypatch), Lock(stage.zk, P)
-            assert [await trying(lock, writes, names) for _ in range(4)] == [[], ["GetData A"], [], []]
-            await line_[0].release()
-            line_[1] = await line_[1]
-            assert [await trying(lock, writes, names) for _ in range(3)] == [[], ["GetData B"], []]
-            await line_[1].release()
-        await nothing_stays(stage)
-
-
 async def test_a_try_that_succeeds_reads_no_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene(P) as stage, no_task_stays():
         holder = await Semaphore(stage.other, P, 2).acquire()
@@ -339,64 +325,15 @@ async def test_a_reader_that_tries_reads_a_single_writer(
         await nothing_stays(stage)
 
 
-@pytest.mark.parametrize("error", [zkwire.NoNodeError, zkwire.NoAuthError, zkwire.ThrottledError])
-async def test_a_try_whose_blocker_cannot_be_read_takes_it_for_a_ticket_unless_it_is_gone(
-    error: type[zkwire.ServerError],
-) -> None:
-    times = 2 if error is zkwire.NoNodeError else 1  # then it takes a ticket, and reads again
+async def test_a_try_whose_blocker_has_left_meanwhile_succeeds() -> None:
     async with scene(P) as stage, no_task_stays():
         held = await Lock(stage.other, P).acquire()
         lock = Lock(stage.zk, P)
         assert await lock.try_acquire() is None
-        with stage.server.answering("getData", error, session=stage.zk.session_id, times=times) as asked:
-            came = await lock.try_acquire()
-        assert asked.hits == times
-        assert (came is None) is (error is not zkwire.NoNodeError)
-        if came is not None:
-            await came.release()
-        await held.release()
-        await nothing_stays(stage)
-
-
-# -- refusals, and a line that is deleted -----------------------------------------------------------------------------
-
-KINDS: dict[str, Callable[[Client], Locking[Any]]] = {
-    "lock": lambda zk: Lock(zk, P),
-    "semaphore": lambda zk: Semaphore(zk, P, 1),
-    "reader": lambda zk: ReadWriteLock(zk, P).read(),
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_waiter_whose_whole_line_was_deleted_while_it_was_cut_off_takes_a_new_ticket(kind: str) -> None:
-    """Pitfall 18."""
-    async with scene(P) as stage, no_task_stays():
-        held = await (KINDS[kind] if kind == "semaphore" else KINDS["lock"])(stage.other).acquire()
-        waiter = await start_waiting(stage.other, KINDS[kind](stage.zk), 2)
-        with stage.server.refuse_connections():
-            stage.server.drop(stage.zk.session_id)
-            await stage.other.delete_tree(P)
-        lease = await waiter
-        assert await line(stage.other, P) == [lease.path.rpartition("/")[2]]
-        lease.check()
+        with stage.server.answering("getData", zkwire.NoNodeError, session=stage.zk.session_id, times=2) as asked:
+            lease = await lock.try_acquire()  # it takes a ticket, and reads again
+        assert asked.hits == 2
+        assert lease is not None
         await lease.release()
         await held.release()
-        await nothing_stays(stage)
-
-
-async def test_a_writer_that_has_let_readers_in_keeps_locks_and_writers_waiting() -> None:
-    async with scene(P) as stage, no_task_stays():
-        downgraded = await (await ReadWriteLock(stage.other, P).write().acquire()).downgrade()
-        reading = await ReadWriteLock(stage.zk, P).read().acquire(within=0)
-        waiting: list[asyncio.Task[Any]] = []
-        for lock in (Lock(stage.zk, P), ReadWriteLock(stage.zk, P).write(), Lock(stage.zk, P)):
-            waiting.append(await start_waiting(stage.other, lock, 3 + len(waiting)))
-        await reading.release()
-        for _ in range(3):
-            await stage.zk.ping()
-        assert not any(waiter.done() for waiter in waiting)
-        assert await Lock(stage.zk, P).try_acquire() is None
-        await downgraded.release()
-        for waiter in waiting:
-            await (await waiter).release()
         await nothing_stays(stage)

@@ -7,7 +7,7 @@ import pytest
 
 from recipes.line.ticket import Ticket, TicketNode
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.recipes import line, no_task_stays, until, until_armed
+from tests.support.recipes import no_task_stays, until_armed
 from zkwire import Client, GuaranteedDelete, Node, Stat, WatchSet
 
 NODE = TicketNode("/line/lock-0000000001", "lock-0000000001", 5, 7)
@@ -71,20 +71,3 @@ async def test_a_ticket_that_is_given_up_leaves_no_node_no_watch_and_no_request(
         assert request.cancelled() is not is_answered
         await until_armed(0, stage.zk)
         await nothing_stays(stage)
-
-
-async def test_a_request_that_has_failed_when_it_is_given_up_is_not_reported() -> None:
-    """The event loop would report an exception that was never retrieved: such a report fails the test."""
-    async with scene() as stage:
-        ticket = await a_ticket(stage.zk, stage.path)
-        ticket.cancel_watch_request()
-        await stage.other.delete(ticket.node.path)
-        asked: Any = stage.zk.get_and_watch(ticket.node.path, into=ticket.watches)
-        request = ticket.watch_request = asyncio.create_task(asked)
-        await until(request.done)
-        del request
-        ticket.cancel_watch_request()
-        ticket.cancel_watch_request()  # once more does no harm
-        assert ticket.watch_request is None
-        ticket.unwatch()
-        assert await line(stage.other, stage.path) == []

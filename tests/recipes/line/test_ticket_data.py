@@ -20,11 +20,6 @@ def proof(version: int) -> str:
     return found
 
 
-def test_data_that_a_holder_has_written_is_recognised() -> None:
-    assert ticket_data.parse(NAME, ticket_data.shared(proof(1), b"x"), 1) == TicketData(is_shared=True)
-    assert ticket_data.parse(NAME, ticket_data.limited(2.5, proof(5), b"x"), 5) == TicketData(limit=2.5)
-
-
 @given(st.floats(0.0001, ticket_data.LONGEST_LIMIT), st.binary(max_size=20))
 def test_a_limit_is_read_back_and_never_shorter(seconds: float, data: bytes) -> None:
     written = ticket_data.limited(seconds, proof(1), data)
@@ -44,23 +39,10 @@ def test_data_is_believed_only_in_the_version_that_its_proof_is_for(version: int
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        f"_c_{HashChain('another secret', 5).id}-lock-0000000001",
-        "_c_00000000-0000-4000-8000-000000000000-lock-0000000001",
-        "lock-0000000001",
-        f"{PROOFS.id}__lock__0000000001",
-        "",
-    ],
+    "name", [f"_c_{HashChain('another secret', 5).id}-lock-0000000001", f"{PROOFS.id}__lock__0000000001", ""]
 )
 def test_data_is_believed_only_below_the_name_that_its_proof_is_for(name: str) -> None:
     assert ticket_data.parse(name, ticket_data.shared(proof(1), b""), 1) is None
-
-
-@given(st.binary(max_size=60), st.integers(0, 10))
-def test_data_without_a_proof_is_not_believed(data: bytes, version: int) -> None:
-    assert ticket_data.parse(NAME, data, version) is None
-    assert ticket_data.parse(NAME, b"zkwire shared %s\n" % data.hex()[:64].encode(), version) is None
 
 
 @pytest.mark.parametrize(

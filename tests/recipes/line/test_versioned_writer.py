@@ -61,33 +61,22 @@ async def cancelled_write(stage: Scene, data: VersionedWriter) -> None:
         await outcome(writing)
 
 
-async def test_a_cancelled_write_is_not_taken_for_that_of_another_client() -> None:
-    async with scene(P) as stage, own(stage) as (data, path):
-        await cancelled_write(stage, data)
-        await data.write(by_version)
-        assert (await stage.other.get(path)).data == b"version 2"
-
-
 @pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_what_another_client_has_written_is_not_overwritten(is_cancelled: bool) -> None:
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_what_another_client_has_written_is_not_overwritten_and_a_deleted_node_is_an_error(
+    is_deleted: bool, is_cancelled: bool
+) -> None:
     async with scene(P) as stage, own(stage) as (data, path):
         if is_cancelled:
             await cancelled_write(stage, data)
-        await stage.other.set(path, b"theirs")
-        with pytest.raises(WrittenOverError):
-            await data.write(by_version)
-        assert (await stage.other.get(path)).data == b"theirs"
-
-
-@pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_a_node_that_was_deleted_is_an_error(is_cancelled: bool) -> None:
-    async with scene(P) as stage, own(stage) as (data, path):
-        if is_cancelled:
-            await cancelled_write(stage, data)
-        await stage.other.delete(path)
-        with pytest.raises(zkwire.NoNodeError) as missing:
-            await data.write(by_version)
-        assert missing.value.path == path
+        await (stage.other.delete(path) if is_deleted else stage.other.set(path, b"theirs"))
+        came = await outcome(data.write(by_version))
+        if is_deleted:
+            assert isinstance(came, zkwire.NoNodeError)
+            assert came.path == path
+        else:
+            assert isinstance(came, WrittenOverError)
+            assert (await stage.other.get(path)).data == b"theirs"
 
 
 async def test_a_refused_write_is_forgotten() -> None:

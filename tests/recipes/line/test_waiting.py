@@ -1,25 +1,20 @@
 """A ticket that waits: its requests, the hand-over, reconnects, and what others do to its node."""
 
 import asyncio
-from contextlib import AsyncExitStack
 
 import pytest
 
-import zkwire
 from recipes import Lease, Lock
 from recipes.line.known import line_of
 from recipes.line.position import Ranking
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting import EvictedError, Rules, WaitingTicket
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.proxy import Proxy
 from tests.support.recipes import (
     all_watches,
     line,
-    make_known,
     no_task_stays,
     outcome,
-    proxied,
     two_clients,
     until,
     until_armed,
@@ -30,17 +25,6 @@ from zkwire import Client
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(50)
-
-
-def asked(proxy: Proxy, path: str, since: int, direction: str = "request") -> list[str]:
-    """The requests from `since` on: "list" for a list of the line, "watch" for a watch on a ticket, or what else."""
-    kinds = []
-    for frame in proxy.log[since:]:
-        if frame.direction == direction and frame.opcode in ("getData", "getChildren"):
-            kinds.append("list" if frame.path == path else "watch")
-        elif frame.direction == direction and frame.opcode != "ping":
-            kinds.append(frame.opcode)
-    return kinds
 
 
 async def behind_a_holder(
@@ -55,70 +39,6 @@ async def behind_a_holder(
 
 
 # -- requests and events ----------------------------------------------------------------------------------------------
-
-
-async def test_a_waiter_watches_its_own_node_first_and_all_nodes_in_one_write(zookeeper: RealServer, path: str) -> None:
-    async with proxied(zookeeper) as (proxy, zk, zk2):
-        await make_known(zk2, path)
-        first = await Lock(zk, path).acquire()
-        second = asyncio.create_task(Lock(zk, path).acquire())
-        nodes = await until_line(zk, path, 2)
-        mark = proxy.mark()
-        third = asyncio.create_task(Lock(zk2, path).acquire())
-        nodes = await until_line(zk, path, 3)
-        await proxy.until(lambda: len(proxy.requests(mark)) >= 5)
-        assert asked(proxy, path, mark) == ["create2", "list", "watch", "watch", "watch"]
-        frames = [frame for frame in proxy.log[mark:] if frame.direction == "request"]
-        assert [frame.path.rpartition("/")[2] for frame in frames[2:]] == [nodes[2], nodes[0], nodes[1]]
-        assert len({frame.write for frame in frames[2:]}) == 1
-        assert proxy.segments(mark) == 2
-        await first.release()
-        await (await second).release()
-        await (await third).release()
-
-
-async def test_a_departure_wakes_at_most_two_waiters(zookeeper: RealServer, path: str) -> None:
-    async with AsyncExitStack() as stack:
-        proxies = [await stack.enter_async_context(Proxy(zookeeper.hosts)) for _ in range(6)]
-        clients = [await stack.enter_async_context(zkwire.connect(proxy.hosts)) for proxy in proxies]
-        watching = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
-        waiting: list[asyncio.Task[Lease]] = []
-        for number, zk in enumerate(clients):
-            waiting.append(asyncio.create_task(Lock(zk, path).acquire()))
-            await until_line(watching, path, number + 1)
-        # One in the middle leaves, then the second; then the line moves to its end.
-        for number in (3, 1):
-            await until_watches(zookeeper, all_watches(len(waiting)))
-            gone = (await line(watching, path))[number]
-            marks = [proxy.mark() for proxy in proxies]
-            waiting.pop(number).cancel()
-            await until_line(watching, path, len(waiting))
-            await asyncio.gather(*(zk.ping() for zk in clients))
-            events = [
-                event
-                for proxy, mark in zip(proxies, marks, strict=True)
-                for event in proxy.events(mark)
-                if event == ("NodeDeleted", f"{path}/{gone}")
-            ]
-            assert 1 <= len(events) <= 3  # two waiters, and perhaps the one that left
-        while waiting:
-            # The holder's watch on its own node and the look-ahead may be under way: let them settle.
-            await asyncio.gather(*(zk.ping() for zk in clients))
-            marks = [proxy.mark() for proxy in proxies]
-            holder = waiting.pop(0)
-            lease = await holder
-            own = clients.index(lease._zk)
-            await lease.release()
-            if waiting:
-                await asyncio.wait([waiting[0]])
-            await asyncio.gather(*(zk.ping() for zk in clients))
-            woken = {
-                number
-                for number, (proxy, mark) in enumerate(zip(proxies, marks, strict=True))
-                if number != own and ("NodeDeleted", lease.path) in proxy.events(mark)
-            }
-            assert len(woken) <= 2
-            assert not waiting or woken
 
 
 async def test_the_next_owner_resumes_before_all_other_work_for_the_event(zookeeper: RealServer, path: str) -> None:
@@ -218,38 +138,4 @@ async def test_a_waiter_whose_node_is_taken_from_it_takes_a_new_ticket(
         lease = await waiter
         assert lease.path != old
         assert (await line(zk, path)) == [lease.path.rpartition("/")[2]]
-        await lease.release()
-
-
-async def test_a_waiter_whose_node_is_written_reads_its_node_and_then_the_list(
-    zookeeper: RealServer, path: str
-) -> None:
-    """As after a reconnect: departures that it has heard of may be later than a deletion of its node."""
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        held, waiter, own = await behind_a_holder(safe, zk, path)
-        await until_watches(zookeeper, 3)
-        mark = proxy.mark()
-        await safe.set(own, b"a note")
-        await until(lambda: "list" in asked(proxy, path, mark))
-        reads = [frame.path for frame in proxy.log[mark:] if frame.opcode in ("getData", "getChildren")]
-        assert reads[:2] == [own, path]
-        await until_armed(2, zk)
-        await held.release()
-        await (await waiter).release()
-
-
-async def test_after_a_reconnect_the_line_is_listed_before_the_waiter_owns(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 1 and 17: a reconnect disarms."""
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        held, waiter, _ = await behind_a_holder(safe, zk, path)
-        await until_watches(zookeeper, 3)
-        mark = proxy.mark()
-        proxy.drop()
-        await proxy.connected(2)
-        await until_watches(zookeeper, 3)
-        await held.release()
-        lease = await waiter
-        asked = proxy.requests(mark)
-        assert asked[:2] == ["connect", "setWatches"]
-        assert "getChildren" in asked
         await lease.release()
