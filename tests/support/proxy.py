@@ -96,11 +96,9 @@ class Frame:
         path: Empty where there is none.
         payload: The whole frame without its length.
         write: The number of the socket read that completed a request, over all connections; 0 for other frames.
-        dropped: Whether the frame was not passed on.
     """
 
     direction: Direction
-    connection: int
     opcode: str
     xid: int
     err: int
@@ -108,7 +106,6 @@ class Frame:
     path: str
     payload: bytes = field(repr=False)
     write: int = 0
-    dropped: bool = False
 
     @property
     def body(self) -> bytes:
@@ -235,9 +232,7 @@ class _Recorded(Pair):
 
     def __init__(self, proxy: Proxy, upstream: int) -> None:
         super().__init__(upstream, proxy.over)
-        self.number = 0
-        self.session_id = 0
-        self.kept: deque[bytes | Frame | Drop] = deque()  # what goes to the client; a drop is in place of its reply
+        self.kept: deque[bytes | Drop] = deque()  # what goes to the client; a drop is in place of its reply
         self._proxy = proxy
         self._frames = {self.client: _Frames(), self.server: _Frames()}
         self._unanswered: deque[tuple[Frame, Drop | None]] = deque()
@@ -303,20 +298,18 @@ class _Recorded(Pair):
 
     def _request(self, payload: bytes) -> None:
         frame = self._parse_request(payload)
-        frame.dropped = self.is_cut or self._is_doomed
-        drop = None if frame.dropped else self._proxy.drop_for(frame)
-        if drop is not None and drop.is_before:
-            frame.dropped = True
+        is_lost = self.is_cut or self._is_doomed
+        drop = None if is_lost else self._proxy.drop_for(frame)
         self._proxy.record(frame)
         if drop is not None and drop.is_before:
             self.cut_by(drop)
-        elif not frame.dropped:
+        elif not is_lost:
             self._unanswered.append((frame, drop))
             self._is_doomed = drop is not None
             self.server.write(_INT.pack(len(payload)) + payload)
 
     def _request_frame(self, opcode: str, payload: bytes, xid: int = 0, path: str = "") -> Frame:
-        return Frame("request", self.number, opcode, xid, 0, 0, path, payload, self._proxy.reads)
+        return Frame("request", opcode, xid, 0, 0, path, payload, self._proxy.reads)
 
     def _parse_request(self, payload: bytes) -> Frame:
         if self._is_first(self.client):
@@ -334,36 +327,31 @@ class _Recorded(Pair):
         frames = self._frames[self.server]
         for payload in frames.feed(data):
             frame, drop = self._parse_reply(payload)
-            frame.dropped = drop is not None or any(isinstance(item, Drop) for item in self.kept)
             self._proxy.record(frame)
             if drop is not None:
                 self._deliver(drop)
-            elif not frame.dropped and not self.is_cut:
-                self._deliver(frame)
+            elif not self.is_cut and not any(isinstance(item, Drop) for item in self.kept):
+                self._deliver(_INT.pack(len(payload)) + payload)
         if frames.is_raw:
             self._deliver(frames.rest())
 
     def _parse_reply(self, payload: bytes) -> tuple[Frame, Drop | None]:
-        xid, zxid, err = _REPLY_HEADER.unpack_from(payload) if len(payload) >= _REPLY_HEADER.size else (0, 0, 0)
         if self._is_first(self.server):
-            if len(payload) != _REPLY_HEADER.size:  # a read-only server refuses with a bare reply header
-                xid = zxid = err = 0
-                if len(payload) > _REPLY_HEADER.size:
-                    (self.session_id,) = struct.unpack_from(">q", payload, 8)
             drop = self._unanswered.popleft()[1] if self._unanswered else None
-            return Frame("reply", self.number, "connect", xid, err, zxid, "", payload), drop
+            return Frame("reply", "connect", 0, 0, 0, "", payload), drop
+        xid, zxid, err = _REPLY_HEADER.unpack_from(payload) if len(payload) >= _REPLY_HEADER.size else (0, 0, 0)
         if xid == -1:
             kind = _INT.unpack_from(payload, _REPLY_HEADER.size)[0] if len(payload) >= _REPLY_HEADER.size + 4 else 0
             path = _string(payload, _REPLY_HEADER.size + 8)
-            return Frame("event", self.number, EVENT_TYPES.get(kind, str(kind)), xid, err, zxid, path, payload), None
+            return Frame("event", EVENT_TYPES.get(kind, str(kind)), xid, err, zxid, path, payload), None
         for index, (request, drop) in enumerate(self._unanswered):
             # Every ping is answered under -2; replies to auth overtake, so the one looked for need not be the first.
             if request.opcode == "ping" if xid == -2 else request.xid == xid:
                 del self._unanswered[index]
-                return Frame("reply", self.number, request.opcode, xid, err, zxid, request.path, payload), drop
-        return Frame("reply", self.number, "?", xid, err, zxid, "", payload), None
+                return Frame("reply", request.opcode, xid, err, zxid, request.path, payload), drop
+        return Frame("reply", "?", xid, err, zxid, "", payload), None
 
-    def _deliver(self, item: bytes | Frame | Drop) -> None:
+    def _deliver(self, item: bytes | Drop) -> None:
         self._proxy.strike_holds()
         self.kept.append(item)
         self.flush()
@@ -374,8 +362,6 @@ class _Recorded(Pair):
             item = self.kept.popleft()
             if isinstance(item, Drop):
                 self.cut_by(item)
-            elif isinstance(item, Frame):
-                self.client.write(_INT.pack(len(item.payload)) + item.payload)
             else:
                 self.client.write(item)
         if not self.kept and self.server.got_eof and not self.is_cut:
@@ -387,9 +373,6 @@ class _Recorded(Pair):
         drop.strike()
 
     def cut(self, *, reset: bool = False) -> None:
-        for item in self.kept:
-            if isinstance(item, Frame):
-                item.dropped = True
         self.kept.clear()
         super().cut(reset=reset)
 
@@ -429,9 +412,9 @@ class Proxy(Listener):
         """Return the present end of the log, for the argument `since`."""
         return len(self.log)
 
-    def requests(self, since: int = 0, ignore_pings: bool = True) -> list[str]:
-        """Return the names of the client's requests in order, the dropped ones included."""
-        return [frame.opcode for frame in self._requests(since, ignore_pings)]
+    def requests(self, since: int = 0) -> list[str]:
+        """Return the names of the client's requests in order, also of those that a fault has kept from the server."""
+        return [frame.opcode for frame in self._requests(since)]
 
     def events(self, since: int = 0) -> list[tuple[str, str]]:
         """Return type and path of the events in order."""
@@ -445,10 +428,10 @@ class Proxy(Listener):
         """
         return sum(self._segments_of_read[read] for read in {frame.write for frame in self._requests(since)})
 
-    def _requests(self, since: int, ignore_pings: bool = True) -> list[Frame]:
+    def _requests(self, since: int) -> list[Frame]:
         frames = (frame for frame in self.log[since:] if frame.direction == "request")
         # The write that a client sends by itself after a reconnect counts as a ping.
-        return [frame for frame in frames if not (ignore_pings and (frame.opcode == "ping" or frame.body == _PROOF))]
+        return [frame for frame in frames if frame.opcode != "ping" and frame.body != _PROOF]
 
     async def seen(self, match: Match, since: int = 0, *, direction: Direction | None = None) -> Frame:
         """Wait for a matching frame at or after `since` and return the first.
@@ -564,7 +547,6 @@ class Proxy(Listener):
             pair.destroy()
         else:
             self.connections += 1
-            pair.number = self.connections
         self.changed()
         return not is_refused
 
