@@ -40,48 +40,31 @@ def outcomes(printed: str, module: str) -> dict[str, str]:
 # Modules that one pytest runs together: the text, the outcome of each test, and what is printed.
 # docs/testing.md has further examples, which tests/docs/test_testing_page.py runs.
 TOGETHER: dict[str, tuple[str, dict[str, str], list[str]]] = {
-    "alone": (
-        """
-@pytest.fixture
-def service(zk):
-    return zk
-
-@pytest.mark.parametrize("name", ["/a", "/b"])
-async def test_each_test_has_a_server_of_its_own(zk, zk_server, name):
-    assert await zk.create("/node") == "/node"
-    assert zk_server.sessions == [zk.session_id]
-
-async def test_server(zk_server):
-    async with zkwire.connect(zk_server.hosts) as client:
-        assert await client.exists("/") is not None
-
-class TestClass:
-    async def test_method(self, service, tmp_path):
-        assert await service.exists("/") is not None
-
-def test_plain():
-    pass
-""",
-        {
-            "test_each_test_has_a_server_of_its_own[/a]": "PASSED",
-            "test_each_test_has_a_server_of_its_own[/b]": "PASSED",
-            "test_server": "PASSED",
-            "TestClass::test_method": "PASSED",
-            "test_plain": "PASSED",
-        },
-        [],
-    ),
     "options": (
         """
 @pytest.fixture
 def zk_options():
     return Options({"clock": VirtualClock()}, {"session_timeout": 30.0}, 0.5)
 
+class TestClass:
+    @pytest.mark.parametrize("name", ["/a", "/b"])
+    async def test_each_has_its_own_server(self, zk, zk_server, name):
+        assert zk.session_timeout == 30
+        assert await zk.create("/node") == "/node"
+        assert zk_server.sessions == [zk.session_id]
+
 async def test_limit(zk):
-    assert zk.session_timeout == 30
     await asyncio.sleep(60)
+
+def test_plain():
+    pass
 """,
-        {"test_limit": "FAILED"},
+        {
+            "TestClass::test_each_has_its_own_server[/a]": "PASSED",
+            "TestClass::test_each_has_its_own_server[/b]": "PASSED",
+            "test_limit": "FAILED",
+            "test_plain": "PASSED",
+        },
         ["the test did not end within 0.5 s"],
     ),
     "left": (
@@ -124,15 +107,9 @@ async def test_stopped(zk, zk_server):
         """
 def test_client(zk):
     pass
-
-def test_server(zk_server):
-    pass
 """,
-        {"test_client": "ERROR", "test_server": "ERROR"},
-        [
-            f"asks for {name}, which lives in the event loop of an async test: make the test `async def`"
-            for name in ("zk", "zk_server")
-        ],
+        {"test_client": "ERROR"},
+        ["asks for zk, which lives in the event loop of an async test: make the test `async def`"],
     ),
     "examples": (
         """

@@ -73,11 +73,11 @@ class Repository:
         def one(artifact: Artifact) -> None:
             (into / artifact.file).write_bytes(self._verified(artifact.path))
 
-        _for_each(one, artifacts)
+        _side_by_side(one, artifacts)
 
     def verify(self, copy: Path, files: Iterable[Path]) -> None:
         """Compare files that another program has downloaded into `copy`, laid out as here, with their checksums."""
-        _for_each(lambda file: self._verify(file.relative_to(copy).as_posix(), file.read_bytes()), list(files))
+        _side_by_side(lambda file: self._verify(file.relative_to(copy).as_posix(), file.read_bytes()), files)
 
     def _verified(self, path: str) -> bytes:
         content = self._read(path)
@@ -127,7 +127,6 @@ def mirror_of_central(settings: Path) -> str | None:
     return None
 
 
-def _for_each(action: Callable[[Item], None], items: Sequence[Item]) -> None:
+def _side_by_side(action: Callable[[Item], None], items: Iterable[Item]) -> None:
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        for _ in pool.map(action, items):  # raises the first error
-            pass
+        list(pool.map(action, items))  # raises the first error
