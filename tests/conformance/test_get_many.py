@@ -1,12 +1,11 @@
 """Client.get_many: data and children of many nodes in one request."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
 import zkwire
-from tests.support.client import Server, cancelled, sending_nothing
+from tests.support.client import Server, sending_nothing
 from tests.support.proxy import Proxy
 from zkwire import Client, Create, GetChildren, GetData, Node, WatchSet
 
@@ -110,13 +109,3 @@ async def test_a_get_many_that_is_cut_off_is_repeated(proxy: Proxy, zk: Client, 
     (node,) = await zk.get_many([GetData(path)])
     assert isinstance(node, zkwire.Node)
     assert node.data == b"data"
-
-
-async def test_a_cancelled_get_many_leaves_nothing(proxy: Proxy, zk: Client, path: str) -> None:
-    await zk.create(path, b"data")
-    hold = proxy.hold_replies()
-    task = asyncio.create_task(zk.get_many([GetData(path)]))
-    await proxy.seen("multiRead", direction="reply")
-    await cancelled(task)
-    hold.release()
-    assert (await zk.get(path)).data == b"data"

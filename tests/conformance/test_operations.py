@@ -1,6 +1,5 @@
 """Client.pipeline: several operations in one write, each with a result of its own."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -86,17 +85,3 @@ async def test_bad_operations_are_refused_and_nothing_is_sent(proxy: Proxy, zk: 
     await zk.ping()
     assert set(proxy.requests(mark)) <= {"removeWatches"}
     assert await zk.exists(path) is None
-
-
-async def test_pipelines_of_many_tasks_do_not_mix(zk: Client, path: str) -> None:
-    await zk.create(path)
-    outcomes = await asyncio.gather(
-        *(
-            zk.pipeline([Create(f"{path}/{number}"), GetData(f"{path}/{number}"), GetData(f"{path}/none")])
-            for number in range(100)
-        )
-    )
-    for number, ((made, stat), node, refused) in enumerate(outcomes):
-        assert made == f"{path}/{number}"
-        assert node.stat == stat
-        assert isinstance(refused, zkwire.NoNodeError)

@@ -28,17 +28,6 @@ async def test_a_thousand_sets_and_gets_are_executed_and_answered_in_order(proxy
     assert proxy.requests(mark) == ["setData"] * 1000 + ["getData"] * 1000
 
 
-async def test_reads_and_writes_interleave_in_the_order_of_the_calls(zk: Client, path: str) -> None:
-    await zk.create(path, b"0")
-
-    async def look() -> bytes:
-        return (await zk.get(path)).data
-
-    calls = [call for number in range(1, 101) for call in (zk.set(path, b"%d" % number), look())]
-    results = await asyncio.gather(*calls)
-    assert results[1::2] == [b"%d" % number for number in range(1, 101)]
-
-
 async def test_requests_of_one_turn_of_the_event_loop_leave_in_one_write(proxy: Proxy, zk: Client, path: str) -> None:
     await zk.create(path)
     mark = proxy.mark()
@@ -66,16 +55,3 @@ async def test_no_more_than_max_in_flight_are_unanswered_at_a_time(server: Serve
         assert proxy.requests(mark) == ["setData"] * 3
         hold.release()
         assert [stat.version for stat in await asyncio.gather(*tasks)] == list(range(1, 11))
-
-
-async def test_ten_thousand_children_can_be_listed(zk: Client, path: str) -> None:
-    await zk.create(path)
-    names = [f"child-with-a-longer-name-{number:06d}" for number in range(10_000)]
-    for first in range(0, 10_000, 2_000):
-        async with zk.transaction() as tx:
-            for name in names[first : first + 2_000]:
-                tx.create(f"{path}/{name}")
-    assert sorted(await zk.get_children(path)) == names
-    found, stat = await zk.get_children_and_stat(path)
-    assert sorted(found) == names
-    assert stat.num_children == 10_000

@@ -112,15 +112,6 @@ async def test_each_kind_of_stream_gives_its_events_and_no_others(
 
 
 @pytest.mark.since("3.6", "addWatch")
-@pytest.mark.parametrize("kind", KINDS)
-async def test_an_event_has_the_zxid_of_the_change_if_the_server_sends_it(zk: Client, path: str, kind: str) -> None:
-    async with stream(zk, kind, path) as events:
-        _, stat = await zk.create_and_stat(path)
-        event = await following(events)
-        assert event.zxid in (None, stat.czxid)
-
-
-@pytest.mark.since("3.6", "addWatch")
 async def test_the_deletions_at_the_end_of_a_session_are_events(server: Server, zk: Client, path: str) -> None:
     await zk.create(path)
     async with zk.events(path, recursive=True) as events:
@@ -145,16 +136,6 @@ async def test_the_events_of_a_transaction_come_in_the_order_of_its_operations(z
             (CHANGED, "/b"),
             (DELETED, "/a"),
         ]
-
-
-@pytest.mark.since("3.6", "addWatch")
-@pytest.mark.since("3.9", MIXED, raises=AssertionError)
-async def test_the_root_can_be_watched(zk: Client, path: str) -> None:
-    async with zk.events("/", recursive=True) as below, zk.events("/") as alone:
-        await zk.create(path)
-        await zk.create(f"{path}/a")
-        assert (CREATED, f"{path}/a") in plain(await taken(below))
-        assert (CHILDREN, "/") in plain(await taken(alone))
 
 
 @pytest.mark.since("3.6", "addWatch")
@@ -262,25 +243,6 @@ async def test_leaving_one_stream_keeps_the_others_of_the_same_path_pitfall_40(
         assert [type for type, _ in plain(await taken(events))] == expected
 
 
-@pytest.mark.since("3.6", "addWatch")
-@pytest.mark.since("3.9", MIXED, raises=AssertionError)
-@pytest.mark.parametrize("kind", KINDS)
-async def test_giving_up_a_one_shot_watch_keeps_the_stream_of_the_same_path_pitfall_40(
-    zk: Client, path: str, kind: str
-) -> None:
-    await zk.create(path)
-    async with stream(zk, kind, path) as events:
-        for watch in (await one_shots(zk, path)).values():
-            watch.cancel()
-        await zk.set(path, b"")
-        await zk.create(f"{path}/a")
-        await zk.delete(f"{path}/a")
-        await zk.delete(path)
-        expected = {"persistent": [CHANGED, CHILDREN, CHILDREN, DELETED]}
-        expected["recursive"] = [CHANGED, CREATED, DELETED, DELETED]
-        assert [type for type, _ in plain(await taken(events))] == expected[kind]
-
-
 # Entering, iterating, leaving
 
 
@@ -297,27 +259,6 @@ async def test_a_change_right_after_the_entering_is_an_event_pitfall_34(zk: Clie
 
 
 @pytest.mark.since("3.6", "addWatch")
-async def test_the_event_of_an_own_change_comes_before_the_reply(zk: Client, path: str) -> None:
-    async with zk.events(path) as events:
-        order: list[object] = []
-
-        async def take() -> None:
-            async for event in events:
-                assert isinstance(event, WatchEvent)
-                order.append(event.type)
-                if event.type is DELETED:
-                    break
-
-        task = asyncio.create_task(take())
-        await zk.create(path)
-        await turns(1)
-        order.append("created")
-        await zk.delete(path)
-        await task
-        assert order == [CREATED, "created", DELETED]
-
-
-@pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_a_stream_gives_nothing_after_its_block_and_a_new_one_can_be_entered(
     zk: Client, path: str, kind: str
@@ -329,19 +270,6 @@ async def test_a_stream_gives_nothing_after_its_block_and_a_new_one_can_be_enter
     async with stream(zk, kind, path) as again:
         await zk.delete(path)
         assert plain(await taken(again), path) == [(DELETED, "")]
-
-
-@pytest.mark.since("3.6", "addWatch")
-async def test_leaving_ends_an_iteration_in_another_task(zk: Client, path: str) -> None:
-    async with zk.events(path) as events:
-
-        async def take() -> list[WatchEvent | Resync]:
-            return [event async for event in events]
-
-        task = asyncio.create_task(take())
-        await zk.create(path)
-        await turns()
-    assert plain(await task, path) == [(CREATED, "")]
 
 
 @pytest.mark.since("3.6", "addWatch")

@@ -1,7 +1,6 @@
 """Streams of values: a node's data and the names of its children, now and after each change."""
 
 import asyncio
-import contextlib
 
 import pytest
 
@@ -137,18 +136,6 @@ async def test_a_change_that_was_undone_before_the_read_gives_no_value(zk: Clien
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_node_that_was_deleted_and_created_again_is_a_new_value(zk: Client, path: str, kind: str) -> None:
-    await zk.create(path)
-    async with stream(zk, kind, path) as states:
-        first = await following(states)
-        async with zk.transaction() as tx:
-            tx.delete(path)
-            tx.create(path)
-        second = await following(states)
-        assert (first == second) == (kind == "children")  # the same (empty) list; another Stat
-
-
-@pytest.mark.parametrize("kind", STREAMS)
 async def test_the_iteration_can_be_continued_after_a_cancelled_wait(zk: Client, path: str, kind: str) -> None:
     await zk.create(path)
     async with stream(zk, kind, path) as states:
@@ -165,33 +152,6 @@ async def test_the_iteration_can_be_continued_after_a_cancelled_wait(zk: Client,
         await cancelled(task)
         await disturb(zk, kind, path, "2")
         assert await following(states)
-
-
-@pytest.mark.parametrize("way", ["close", "aclose", "async with", "aclosing"])
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_closing_ends_the_iteration(zk: Client, path: str, kind: str, way: str) -> None:
-    states = stream(zk, kind, path)
-    if way == "async with":
-        async with states:
-            assert await following(states) is None
-    elif way == "aclosing":
-        async with contextlib.aclosing(states):
-            assert await following(states) is None
-    else:
-        task = asyncio.create_task(collected(states))
-        await zk.sync(path)
-        await zk.sync(path)
-        await zk.sync(path)
-        if way == "close":
-            states.close()
-        else:
-            await states.aclose()
-        assert await task == [None]
-    assert await collected(states) == []
-
-
-async def collected(states: DataStream | ChildrenStream) -> list[object]:
-    return [state async for state in states]
 
 
 @pytest.mark.parametrize("kind", STREAMS)

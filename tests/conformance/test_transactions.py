@@ -8,7 +8,7 @@ import pytest
 import zkwire
 from tests.support.client import Server, sending_nothing
 from tests.support.proxy import Proxy
-from zkwire import Client, Stat, Transaction, WatchEventType
+from zkwire import Client, Stat, Transaction
 
 
 async def test_a_commit_returns_one_result_for_each_operation_in_their_order(zk: Client, path: str) -> None:
@@ -90,31 +90,6 @@ async def test_the_error_of_each_refused_operation_has_its_class(zk: Client, pat
         with pytest.raises(zkwire.TransactionError) as refused:
             await tx.commit()
         assert (refused.value.index, refused.value.code) == (0, code)
-
-
-async def test_later_operations_see_earlier_ones(zk: Client, path: str) -> None:
-    async with zk.transaction() as tx:
-        tx.create(path)
-        tx.set(path, b"1", 0)
-        tx.set(path, b"2", 1)
-        tx.check(path, 2)
-        tx.create(f"{path}/a")
-        tx.delete(f"{path}/a")
-        tx.delete(path, 2)
-    assert await zk.exists(path) is None
-
-
-async def test_events_of_a_transaction_come_in_its_order_and_before_its_reply(zk: Client, path: str) -> None:
-    nodes = [f"{path}-{number}" for number in range(4)]
-    with zkwire.WatchSet() as watches:
-        for node in reversed(nodes):
-            await zk.exists_and_watch(node, into=watches)
-        async with zk.transaction() as tx:
-            for node in nodes:
-                tx.create(node)
-        assert [(event.path, event.type) for event in watches.take()] == [
-            (node, WatchEventType.CREATED) for node in nodes
-        ]
 
 
 async def test_an_empty_transaction_sends_nothing_and_has_no_results(server: Server) -> None:

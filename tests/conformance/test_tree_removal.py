@@ -1,7 +1,6 @@
 """Client.delete_tree deletes a tree, whatever other clients do to it meanwhile."""
 
 import asyncio
-import contextlib
 from typing import Any
 
 import pytest
@@ -129,52 +128,6 @@ async def test_nodes_deleted_and_created_meanwhile_do_not_stop_it(
     await other.create(f"{path}/box/late", make_parents=True)
     await task
     assert await zk.exists(path) is None
-
-
-async def test_a_node_created_between_the_list_and_the_delete_is_deleted_too(
-    proxy: Proxy, zk: Client, other: Client, path: str
-) -> None:
-    await zk.create(f"{path}/a", make_parents=True)
-    mark = proxy.mark()
-    hold = proxy.hold_replies()
-    task = asyncio.create_task(zk.delete_tree(path))
-    await proxy.seen("getChildren2", mark, direction="reply")
-    hold.release()
-    hold = proxy.hold_replies()
-    await proxy.seen("getChildren", mark, direction="reply")
-    await other.create(f"{path}/a/late")
-    hold.release()
-    await task
-    assert await zk.exists(path) is None
-    assert proxy.requests(mark).count("multi") == 1  # the second attempt: each node by itself
-
-
-async def test_it_gives_up_against_a_client_that_creates_without_end(zk: Client, other: Client, path: str) -> None:
-    await zk.create(path)
-    is_over = False
-
-    async def create() -> None:
-        number = 0
-        while not is_over:
-            await asyncio.gather(
-                *(other.create(f"{path}/{number + n}", make_parents=True) for n in range(100)),
-                return_exceptions=True,
-            )
-            number += 100
-
-    async def delete() -> None:
-        for _ in range(50):  # the deletion may also win
-            with contextlib.suppress(zkwire.NoNodeError):
-                await zk.delete_tree(path)
-
-    creator = asyncio.create_task(create())
-    try:
-        with pytest.raises(zkwire.NotEmptyError, match="as fast as they are deleted") as refused:
-            await delete()
-        assert refused.value.path == path
-    finally:
-        is_over = True
-        await creator
 
 
 async def test_a_new_tree_at_the_path_of_the_deleted_one_is_left_alone(

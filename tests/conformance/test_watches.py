@@ -79,16 +79,6 @@ async def test_a_watch_fires_for_its_changes_and_no_others(
         watch.cancel()
 
 
-@pytest.mark.parametrize("kind", WATCHES[1:])
-async def test_the_deletion_of_ephemeral_nodes_at_the_end_of_a_session_fires_watches(
-    server: Server, zk: Client, path: str, kind: str
-) -> None:
-    async with zkwire.connect(server.hosts) as owner:
-        await owner.create(path, ephemeral=True)
-        watch = await watch_by(zk, kind, path)
-    assert (await watch).type is DELETED
-
-
 async def test_an_event_has_the_zxid_of_the_change_if_the_server_sends_it(zk: Client, path: str) -> None:
     watch = await watch_by(zk, "exist", path)
     _, stat = await zk.create_and_stat(path)
@@ -138,20 +128,6 @@ async def test_many_watches_of_one_client_on_one_node_all_fire(zk: Client, path:
     watches = [await watch_by(zk, kind, path) for kind in ("exist", "data", "child", "data", "child")]
     await zk.delete(path)
     assert [(await watch).type for watch in watches] == [DELETED] * 5
-
-
-async def test_a_refused_read_leaves_no_watch(zk: Client, path: str) -> None:
-    with WatchSet() as watches:
-        with pytest.raises(zkwire.NoNodeError):
-            await zk.get_and_watch(path, into=watches)
-        with pytest.raises(zkwire.NoNodeError):
-            await zk.get_children_and_watch(path, into=watches)
-        await zk.create(path)
-        await zk.set(path, b"")
-        await zk.create(f"{path}/a")
-        await zk.delete(f"{path}/a")
-        await zk.delete(path)
-        assert watches.take() == []
 
 
 async def test_cancelling_a_watch_keeps_other_watches_of_the_same_node(zk: Client, path: str) -> None:

@@ -62,11 +62,6 @@ def test_a_call_returns_what_the_coroutine_returns(portal: Portal, zk: zkwire.Cl
     assert portal.call(zk.get, "/a")[0] == b"x"
 
 
-def test_a_plain_function_runs_on_the_event_loop(portal: Portal) -> None:
-    assert portal.call(asyncio.get_running_loop).is_running()
-    assert portal.call(threading.current_thread) is not threading.current_thread()
-
-
 def test_the_error_of_a_call_is_raised(portal: Portal, zk: zkwire.Client) -> None:
     with pytest.raises(zkwire.NoNodeError, match="/nothing"):
         portal.call(zk.get, "/nothing")
@@ -103,20 +98,6 @@ def test_a_lost_lock_is_seen_by_check_and_raised_at_the_end(portal: Portal, zk: 
     with pytest.raises(LockLostError):
         work_until_lost()
     assert steps == ["certain"]
-
-
-def test_the_error_of_a_block_is_kept_beside_the_loss(portal: Portal, zk: zkwire.Client) -> None:
-    lock = portal.call(Lock, zk, "/lock")
-
-    def fails_without_the_lock() -> None:
-        with portal.enter(lock) as lease:
-            portal.call(zk.delete, lease.path)
-            portal.call(lease.lost)
-            raise KeyError("the block's own")
-
-    with pytest.raises(LockLostError) as caught:
-        fails_without_the_lock()
-    assert isinstance(caught.value.__context__, KeyError)
 
 
 def test_what_cannot_be_entered_raises(portal: Portal, zk: zkwire.Client) -> None:
@@ -162,18 +143,6 @@ def test_an_iteration_that_is_left_early_ends_the_generator(portal: Portal) -> N
         if number == 1:
             break
     assert ended.wait(10)
-
-
-def test_a_stream_of_the_client_is_followed(portal: Portal, zk: zkwire.Client) -> None:
-    portal.call(zk.create, "/config", b"1")
-    seen = []
-    for node in portal.iterate(portal.call(zk.data, "/config")):
-        assert node is not None
-        seen.append(node[0])
-        if len(seen) == 2:
-            break
-        portal.call(zk.set, "/config", b"2")
-    assert seen == [b"1", b"2"]
 
 
 # -- misuse -------------------------------------------------------------------------------------------------------

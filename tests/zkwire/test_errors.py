@@ -13,7 +13,6 @@ from zkwire import errors
 from zkwire.errors import (
     AuthFailedError,
     ConnectionLostError,
-    NodeExistsError,
     NoNodeError,
     ProtocolError,
     RuntimeInconsistencyError,
@@ -142,14 +141,6 @@ def test_a_message_without_path_and_server_leaves_no_gap() -> None:
     )
 
 
-def test_a_message_ends_with_the_hint() -> None:
-    assert "try again later" in str(ThrottledError(-127, "/a"))
-    error = NodeExistsError(-110, "/a")
-    error.hint = "delete it first"
-    assert str(error).endswith("(delete it first)")
-    assert NodeExistsError.hint == ""
-
-
 def test_a_transaction_error_names_the_refused_operation_and_the_reason() -> None:
     error = _transaction_error()
     assert error.index == 1
@@ -180,16 +171,6 @@ def test_an_error_survives_copying_and_pickling(error: ZooKeeperError, duplicate
     for name in ("code", "path", "operation", "server", "index", "maybe_applied", "__notes__"):
         assert getattr(twin, name, None) == getattr(error, name, None)
     del error.__notes__
-
-
-def test_a_pickled_transaction_error_keeps_each_operations_result() -> None:
-    twin: TransactionError = pickle.loads(pickle.dumps(_transaction_error()))
-    assert twin.results[0] is None
-    assert [(type(result), result.path) for result in twin.results[1:] if result is not None] == [
-        (NodeExistsError, "/b"),
-        (RuntimeInconsistencyError, "/c"),
-    ]
-    assert twin.cause is twin.results[1]
 
 
 def test_refusals_that_are_about_the_servers_present_state_are_transient() -> None:

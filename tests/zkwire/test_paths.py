@@ -1,7 +1,6 @@
 """Paths: validation, joining and splitting, the chroot, and sequence numbers."""
 
 import re
-import string
 
 import pytest
 from hypothesis import example, given
@@ -71,7 +70,7 @@ def test_a_valid_path_is_returned_unchanged(path: str) -> None:
     assert paths.validate(path, sequential=True) is path
 
 
-@given(st.text(st.sampled_from("/.a0-_\0\x1f é\ud800\ufff0\U00010000"), max_size=10))
+@given(st.text(st.sampled_from("/.aA9-_\n\0\x1f é\ud800\ufff0\U00010000"), max_size=10))
 def test_exactly_the_paths_that_java_accepts_are_accepted(path: str) -> None:
     for sequential in (False, True):
         if _java_validate(path + "1" if sequential else path):
@@ -106,14 +105,6 @@ def test_the_error_of_a_bad_path_names_the_rule(path: str, rule: str) -> None:
         paths.validate(path)
 
 
-@given(node_paths, st.one_of(*(st.integers(*pair) for pair in FORBIDDEN)), st.sampled_from(["", "b", "/b"]))
-def test_a_forbidden_character_is_refused_and_named(before: str, code: int, after: str) -> None:
-    path = before + chr(code) + after
-    for sequential in (False, True):
-        with pytest.raises(ValueError, match=_says(path, rf"U\+{code:04X}\Z")):
-            paths.validate(path, sequential=sequential)
-
-
 @pytest.mark.parametrize("code", EDGES)
 def test_the_edges_of_the_forbidden_ranges_are_forbidden(code: int) -> None:
     with pytest.raises(ValueError, match=rf"U\+{code:04X}\Z"):
@@ -123,15 +114,6 @@ def test_the_edges_of_the_forbidden_ranges_are_forbidden(code: int) -> None:
 @pytest.mark.parametrize("code", ALLOWED_EDGES)
 def test_the_characters_next_to_the_forbidden_ranges_are_allowed(code: int) -> None:
     assert paths.validate(f"/{chr(code)}") == f"/{chr(code)}"
-
-
-@given(st.text(st.sampled_from(string.ascii_letters + string.digits + "-_/\n"), max_size=12))
-def test_the_short_cut_for_plain_paths_accepts_nothing_that_the_rules_refuse(path: str) -> None:
-    if _java_validate(path):
-        assert paths.validate(path) == path
-    else:
-        with pytest.raises(ValueError, match="bad path"):
-            paths.validate(path)
 
 
 # -- joining and splitting ------------------------------------------------------------------------------------
@@ -183,14 +165,6 @@ def test_a_path_beside_the_chroot_stays_as_it_is(chroot: str, name: str) -> None
 @example("_c_4f2f-READ-", -(2**31) + 1)
 def test_the_number_is_read_across_the_whole_range(prefix: str, number: int) -> None:
     """Pitfall 5: numbers past 2**31 turn negative, and the minus sign is part of them."""
-    assert paths.sequence(f"{prefix}{number:010d}") == number
-
-
-@given(
-    st.text(name_characters, max_size=12).filter(lambda text: not text.endswith("-")), st.integers(1 - 10**9, 2**31 - 1)
-)
-def test_a_prefix_without_a_dash_works_for_all_but_the_lowest_numbers(prefix: str, number: int) -> None:
-    """Pitfall 5, for Curator's __READ__ and kazoo's __lock__."""
     assert paths.sequence(f"{prefix}{number:010d}") == number
 
 
@@ -253,12 +227,3 @@ def _wrapped(number: int) -> int:
 def test_the_distance_is_the_count_even_across_the_overflow(start: int, count: int) -> None:
     """Pitfall 5"""
     assert paths.sequence_distance(_wrapped(start + count), start) == count
-
-
-@given(int32, int32)
-def test_the_distance_changes_its_sign_with_the_order_of_its_arguments(one: int, other: int) -> None:
-    distance = paths.sequence_distance(one, other)
-    assert -(2**31) <= distance < 2**31
-    assert (distance == 0) == (one == other)
-    if distance != -(2**31):  # exactly half the circle apart: neither is later
-        assert paths.sequence_distance(other, one) == -distance

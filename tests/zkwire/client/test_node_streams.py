@@ -88,57 +88,6 @@ async def test_each_change_causes_one_read(kind: str) -> None:
 # Reconnects and new sessions
 
 
-@in_virtual_time
-@pytest.mark.parametrize("is_waiting", [True, False])
-@pytest.mark.parametrize("how", ["cut", "cut before the event", "expired"])
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_a_change_behind_the_back_of_the_client_is_given_and_a_new_connection_is_not(
-    kind: str, how: str, is_waiting: bool
-) -> None:
-    def lose() -> None:
-        if how == "expired":
-            server.machine.expire(zk.session_id, server.loop.time())
-        [wire for wire in server.wires if wire.host != "other"][-1].lose(None)
-
-    async def change(what: str) -> None:
-        if what == "create":
-            await other.create("/p", b"0")
-        elif what == "delete":
-            await other.delete_tree("/p")
-        else:
-            await disturb(other, kind, "/p", "1")
-            await disturb(other, kind, "/p", "2")
-
-    async with (
-        a_client() as (server, zk),
-        zkwire.connect("other", open_link=server.open_link) as other,
-        stream(zk, kind, "/p") as values,
-    ):
-        assert await anext(values) is None
-        for what in ("create", "change", "delete"):
-            coming = asyncio.ensure_future(anext(values)) if is_waiting else None
-            await turns()
-            lose()
-            await asyncio.sleep(1.0)
-            assert coming is None or not coming.done()
-            changing = asyncio.ensure_future(change(what))
-            if how == "cut before the event":
-                server.is_holding = True
-                await turns()
-                lose()
-                server.release()
-            else:
-                server.refused = {"a", "b"}
-                lose()
-            await changing
-            server.refused = set()
-            read = zk.get if kind == "data" else zk.get_children
-            assert await (coming or anext(values)) == (None if what == "delete" else await read("/p"))
-        coming = asyncio.ensure_future(anext(values))
-        await asyncio.sleep(1.0)
-        await cancelled(coming)
-
-
 # Leaving
 
 
