@@ -239,3 +239,14 @@ async def test_a_session_that_is_not_renewed_ends_the_iteration(kind: str) -> No
         for _ in range(2):
             with pytest.raises(zkwire.SessionExpiredError, match=f"{zk.session_id:#x}"):
                 await anext(values)
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+async def test_a_stream_goes_on_in_the_next_session_with_the_value_that_is_there_then(kind: str) -> None:
+    async with scene() as stage, stream(stage.zk, kind, "/a") as values:
+        assert await anext(values) is None
+        waiting = asyncio.ensure_future(anext(values))
+        await turns()
+        stage.server.expire(stage.zk.session_id)
+        await stage.other.create("/a", None)
+        assert await waiting == (await stage.zk.get("/a") if kind == "data" else [])
