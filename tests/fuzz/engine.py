@@ -1,4 +1,4 @@
-"""The fuzzer: changes inputs at random, keeps those that reach new lines, and shrinks one that breaks a promise.
+"""The fuzzer: changes inputs at random, and keeps those that reach new lines.
 
 Knows nothing of the targets but what `Target` says.
 """
@@ -9,7 +9,6 @@ import random
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,7 +73,7 @@ class Fuzzer:
         return len(self._corpus)
 
     def run(self, *, seconds: float = float("inf"), inputs: float = float("inf")) -> Failure | None:
-        """Try inputs for so long, or so many; return the first that breaks a promise, shrunk, or None."""
+        """Try inputs for so long, or so many; return the first that breaks a promise, or None."""
         end = time.monotonic() + seconds
         most = self.count + inputs
         data = b""
@@ -89,7 +88,7 @@ class Fuzzer:
                         data = self._changed()
                         self._try(data, traced=self._lines.is_cheap or self.count % _TRACED == 0)
         except Exception as error:  # noqa: BLE001  # any exception is what a fuzzer looks for
-            return Failure(self.target.name, shrunk(self.target.run, data), _said(error))
+            return Failure(self.target.name, data, _said(error))
         return None
 
     def _try(self, data: bytes, *, traced: bool) -> None:
@@ -132,49 +131,12 @@ class Fuzzer:
 
 def failure_of(target: Target, data: bytes) -> str | None:
     """Return how `data` breaks a promise, None if it does not."""
-    error = _error(target.run, data)
-    return None if error is None else _said(error)
-
-
-def _error(run: Callable[[bytes], None], data: bytes) -> Exception | None:
     try:
         with _progress():
-            run(data)
+            target.run(data)
     except Exception as error:  # noqa: BLE001  # any exception is what a fuzzer looks for
-        return error
+        return _said(error)
     return None
-
-
-def shrunk(run: Callable[[bytes], None], data: bytes) -> bytes:
-    """Return a shorter and simpler input with which `run` fails in the same way as with `data`."""
-    kind = _kind(run, data)
-    size = max(len(data) // 2, 1)
-    while True:
-        smaller = next((each for each in _smaller(data, size) if _kind(run, each) == kind), None)
-        if smaller is not None:
-            data = smaller
-        elif size > 1:
-            size //= 2
-        else:
-            return data
-
-
-def _smaller(data: bytes, size: int) -> Iterator[bytes]:
-    """Yield `data` without a piece of `size` bytes, and with zeros in its place."""
-    for at in range(0, len(data), size):
-        yield data[:at] + data[at + size :]
-    for at in range(0, len(data), size):
-        if data[at : at + size].strip(b"\0"):
-            yield data[:at] + bytes(len(data[at : at + size])) + data[at + size :]
-
-
-def _kind(run: Callable[[bytes], None], data: bytes) -> tuple[str, int] | None:
-    """Return what distinguishes one failure from another: the type of the exception, and the line that raised it."""
-    error = _error(run, data)
-    if error is None:
-        return None
-    lines = [line for _, line in traceback.walk_tb(error.__traceback__)]
-    return type(error).__name__, 0 if isinstance(error, Stuck) else lines[-1]
 
 
 def _said(error: Exception) -> str:

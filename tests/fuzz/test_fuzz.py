@@ -33,10 +33,10 @@ def picky(data: bytes) -> None:
         raise KeyError(data)
 
 
-def test_a_failing_input_is_found_shrunk_and_printed() -> None:
+def test_a_failing_input_is_found_and_printed() -> None:
     failure = Fuzzer(Target("picky", picky, [b"0000"], [b"ax", b"x"]), random.Random(1)).run(inputs=100_000)
     assert failure is not None
-    assert sorted(failure.data) == sorted(b"axx")
+    assert b"ax" in failure.data
     assert str(failure).startswith(f'    ("picky", {failure.data!r}),  # KeyError')
 
 

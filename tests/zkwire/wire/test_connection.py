@@ -1,8 +1,4 @@
-"""One connection, without a socket and without a clock: handshake, replies, events, times, and nonsense from the peer.
-
-The invariant of the fuzzers: whatever the peer sends, `receive` never raises.  Afterwards either `error` is set, or the
-connection waits for the rest of a frame that is not longer than the limit.
-"""
+"""One connection, without a socket and without a clock: handshake, replies, events and times; nonsense: tests/fuzz."""
 
 import math
 import struct
@@ -672,38 +668,6 @@ def test_a_reply_that_the_session_is_ending_ends_the_connection_and_extends_no_c
 
 
 # -- nonsense -----------------------------------------------------------------------------------------
-
-
-def _has_error_or_waits(connection: Connection) -> None:
-    """The invariant: the connection never waits for more than one frame of the largest size."""
-    if connection.error is None:
-        connection.receive(bytes(LIMIT + 8), 0.0)  # the rest of any frame, and after it an empty frame
-    assert isinstance(connection.error, ProtocolError)
-    assert connection.receive(_event(1, "/a"), 0.0) == []
-    assert not connection.is_open
-
-
-def _settles_no_call_twice(pieces: list[bytes]) -> None:
-    connection = _fresh()
-    calls = _sent(connection, *REQUESTS)
-    arrived = [item for piece in pieces for item in connection.receive(piece, 0.0)]
-    settled = [item for item in arrived if isinstance(item, Call)]
-    assert settled + list(connection.calls) == calls
-    _has_error_or_waits(connection)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, len(b"".join(TALK)) - 1), st.integers(0, 255)), min_size=1, max_size=4),
-    st.integers(0, 40),
-)
-def test_a_conversation_with_damaged_bytes_never_raises_and_settles_no_call_twice(
-    damage: list[tuple[int, int]], piece: int
-) -> None:
-    stream = bytearray(b"".join(TALK))
-    for at, byte in damage:
-        stream[at] = byte
-    size = piece or len(stream)
-    _settles_no_call_twice([bytes(stream[at : at + size]) for at in range(0, len(stream), size)])
 
 
 def test_a_large_frame_that_comes_slowly_takes_bounded_memory() -> None:

@@ -8,7 +8,7 @@ import threading
 import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from zkwire.wire import multi, primitives, records, requests
 from zkwire.wire.jute import Record, frozen_record, record
 from zkwire.wire.primitives import (
-    INT,
     Boolean,
     Buffer,
     DecodeError,
-    Fixed,
     Int,
     JavaText,
     Long,
@@ -31,7 +29,6 @@ from zkwire.wire.primitives import (
     Text,
     Texts,
     UString,
-    Variable,
     Vector,
 )
 from zkwire.wire.records import ACL, Stat, WatcherEvent
@@ -179,29 +176,6 @@ def test_any_field_alone_and_any_two_kinds_beside_each_other_are_coded_as_by_han
         fields = [field for other, _ in BESIDE for field in (declared, other)]
         values = [field for _, other in BESIDE for field in (value, other)]
         _is_coded_by_hand_as_by_the_record(fields, values, frozen=frozen, first="decode")
-
-
-def test_a_record_may_have_fields_of_a_new_type() -> None:
-    """One of fixed size, and two with a length: coded by functions, or by source lines."""
-    short: Any = Annotated[int, Fixed("h")]
-    called: Any = Annotated[
-        bytes,
-        Variable(
-            lambda value: INT.pack(len(value)) + value.title(),
-            lambda data, at: (data[at + 4 : at + 6].swapcase(), at + 6),
-        ),
-    ]
-    written: Any = Annotated[
-        bytes,
-        Variable(
-            "{target} = pack_int(len({source})) + {source}.lower()",
-            "{target} = data[at : at + size].upper()\nat += size",
-        ),
-    ]
-    cls = _declare(short, short, called, written)
-    encoded = cls(-2, 3, b"cD", b"aB").encode()
-    assert encoded == bytes.fromhex("fffe 0003 00000002 4364 00000002 6162")
-    assert cls.decode(encoded, 0) == (cls(-2, 3, b"cD", b"AB"), len(encoded))
 
 
 WITH_LENGTH: list[tuple[Any, Any]] = [

@@ -1,7 +1,7 @@
 """Requests: the opcode and the reply of each class, its declaration, its hints, and the order of its fields.
 
 The whole frames of most requests and replies are compared with recorded ones: of the Java client in
-tests/zkwire/client/test_java.py, of a real server in tests/captures.
+tests/zkwire/wire/test_java.py, of a real server in tests/captures.
 """
 
 import types
@@ -100,12 +100,6 @@ def test_each_request_is_declared_as_the_table_says(cls: type[r.Request[Any]]) -
     assert bool(hint) is bool(version)
 
 
-def test_an_operation_has_the_name_that_zookeeper_uses() -> None:
-    assert r.GetDataRequest.operation == "getData"
-    assert r.Create2Request.operation == "create2"
-    assert r.CloseSessionRequest.operation == "closeSession"
-
-
 def test_the_subject_of_a_request_is_its_path() -> None:
     assert r.DeleteRequest("/a", -1).subject == "/a"
     assert r.PingRequest().subject is None
@@ -165,10 +159,6 @@ def test_a_refusal_says_what_the_caller_can_do(request_: r.Request[Any], code: i
     assert bool(error.hint) is bool(hint)
     assert (error.code, error.path, error.server) == (code, request_.subject, "zk1:2181")
     assert error.operation == request_.operation
-
-
-def test_a_refusal_can_name_the_path_as_the_caller_wrote_it() -> None:
-    assert r.DeleteRequest("/chroot/a", -1).refusal(-101, path="/a").path == "/a"
 
 
 # -- fields ---------------------------------------------------------------------------------------------
