@@ -19,6 +19,7 @@ from zkwire.errors import NoNodeError, ProtocolError
 from zkwire.session.attempt import Attempt, RefusedError, SessionKey
 from zkwire.session.closing import end_session, finish
 from zkwire.session.credentials import Credential
+from zkwire.session.guaranteed_delete import ignored
 from zkwire.session.hosts import Address
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, LinkOwner, OpenLink
@@ -131,16 +132,17 @@ class Witness(LinkOwner):
     async def _ask(self, link: Link, request: Request[Any]) -> int:
         """Send the credentials and `request`, and return the code of its answer."""
         loop = asyncio.get_running_loop()
-        answered = loop.create_future()
+        answered: asyncio.Future[Any] = ignored(loop.create_future())
+        call = Call(request, answered)
         for credential in self._credentials:
             link.connection.send(Call(credential.request()), loop.time())
-        link.connection.send(Call(request, answered), loop.time())
+        link.connection.send(call, loop.time())
         link.flush()
         async with asyncio.timeout(self._within):
             await asyncio.wait({answered, link.closed}, return_when=asyncio.FIRST_COMPLETED)
         if not answered.done():
             raise await link.closed
-        return int(answered.result())
+        return call.code
 
     # -- called by the link: see LinkOwner --------------------------------------------------------------------------
 
@@ -151,7 +153,10 @@ class Witness(LinkOwner):
                 self._response = item
                 self._attempt.greeted.set_result(item.timeout > 0)
             elif isinstance(item, Call) and item.waiter is not None:
-                item.waiter.set_result(item.code)
+                if item.code:
+                    item.waiter.set_exception(item.request.refusal(item.code, str(self._address)))
+                else:
+                    item.waiter.set_result(item.reply)
 
 
 MakeWitness: TypeAlias = Callable[[OpenLink, Address, float], Witness]

@@ -9,6 +9,7 @@ import pytest
 import zkwire
 from tests.support.client import turns
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
+from tests.zkwire.session.test_xids import OneToken
 from zkwire import SessionState
 from zkwire.testing.memory.state import Settings
 
@@ -112,3 +113,21 @@ async def test_the_session_that_asks_is_used_again_and_a_new_one_is_made_when_it
         await resumed(zk)
         assert zk.server == "b:2181"
         assert len(server.machine.sessions) == 1
+
+
+@in_virtual_time
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_the_session_that_asks_authenticates_by_sasl_as_that_of_the_client_does(refuses: bool) -> None:
+    async with a_client(server=Server(are_several=True), sasl=OneToken()) as (server, zk):
+        first = zk.session_id
+        server.strike = lambda wire, sent: -115 if refuses and sent.name == "sasl" else None
+        server.drop()
+        if refuses:
+            with pytest.raises(zkwire.AuthFailedError, match="SASL with b:2181: the server refuses"):
+                await zk.ping()
+            assert zk.state is SessionState.AUTH_FAILED
+        else:
+            await zk.ping()
+            asking = [("b", "connect"), ("b", "sasl"), *ASKED[1:]]
+            assert asked(server) == [*asking, ("b", "connect"), ("b", "sasl")]
+            assert zk.session_id == first
