@@ -16,6 +16,7 @@ PAGE = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
 SCRIPTS = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if re.search("2181|basicConfig", code)]
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 LOGGERS = {"_log", "_LOGGER"}
+SESSION_LOG = "zkwire.session.session_log"  # has a writer of messages that repeat
 WARN_ONCE = "recipes.common.warn_once"  # logs with the logger of the recipe that makes a WarnOnce
 
 
@@ -36,11 +37,15 @@ def _messages_of(module: str, *loggers: str) -> Iterator[tuple[str, str, str]]:
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        if ast.unparse(node.func.value) in loggers and node.func.attr in LEVELS:
-            message = node.args[0]
+        level, message = node.func.attr, node.args[0] if node.args else None
+        if ast.unparse(node.func) == "self._write" and module == SESSION_LOG:
+            level, message = ast.unparse(node.args[0]).removeprefix("logging.").lower(), node.args[2]
+        elif ast.unparse(node.func.value) not in loggers:
+            continue
+        if level in LEVELS:
             assert isinstance(message, ast.Constant), f"{module}: the format of a message is a literal"
             assert isinstance(message.value, str)
-            yield named.group(1) if named else module, node.func.attr.upper(), message.value
+            yield named.group(1) if named else module, level.upper(), message.value
 
 
 def _rows() -> list[tuple[str, str, str]]:

@@ -82,21 +82,22 @@ class SessionLog:
         now = self._loop.time()
         if now - self._connected_at >= _LASTED:
             self._repetitions.forget()
-        self._write(logging.WARNING, (server, "lost", type(reason)), f"lost the connection to {server}: {reason}")
+        self._write(logging.WARNING, (server, "lost", type(reason)), "lost the connection to %s: %s%s", server, reason)
 
     def dropped(self, server: str, reason: ProtocolError) -> None:
         """The connection was lost because of bad bytes."""
-        self._write(logging.ERROR, (server, "dropped"), f"dropped {server}: {type(reason).__name__}: {reason}")
+        name = type(reason).__name__
+        self._write(logging.ERROR, (server, "dropped"), "dropped %s: %s: %s%s", server, name, reason)
 
     def failed(self, server: str, error: OSError | ProtocolError) -> None:
         """An attempt to connect has failed."""
-        why = f"{type(error).__name__}: {unfit(error) or explained(error)}"
-        self._write(logging.WARNING, (server, "failed", type(error)), f"no session with {server}: {why}")
+        why, name = unfit(error) or explained(error), type(error).__name__
+        self._write(logging.WARNING, (server, "failed", type(error)), "no session with %s: %s: %s%s", server, name, why)
 
-    def _write(self, level: int, kind: object, message: str) -> None:
+    def _write(self, level: int, kind: object, message: str, *values: object) -> None:
         added = self._repetitions.note(kind, self._loop.time())
         if added is not None:
-            _log.log(level, "%s%s", message, added)
+            _log.log(level, message, *values, added)
 
     def ended(self, error: ZooKeeperError) -> None:
         """The session has expired, or the server refuses a credential."""
