@@ -171,25 +171,6 @@ async def test_a_release_that_reaches_no_server_is_made_good_when_one_answers(ou
             await (await Lock(other, "/lock").acquire()).release()
 
 
-@in_virtual_time
-async def test_a_release_waits_for_the_answer_of_a_server_that_answers() -> None:
-    """However long it takes, as long as other removals end."""
-    server = Server()
-    async with connected(server) as zk, connected(server) as other:
-        leases = [await Lock(zk, f"/locks/{number}").acquire() for number in range(3)]
-        for lease in leases:
-            await lease.release()
-            assert await other.exists(lease.path) is None
-        lease = await Lock(zk, "/lock").acquire()
-        hold_answers(server, "delete")
-        releasing = asyncio.create_task(lease.release())
-        await server.until("delete", len(leases) + 1)
-        await turns()
-        assert not releasing.done()
-        server.release()
-        await releasing
-
-
 def hold_answers(server: Server, operation: str) -> None:
     """Have the server answer nothing from the next request of this name on."""
 

@@ -176,27 +176,6 @@ async def test_readers_get_events_of_the_last_writer_before_them_only(zookeeper:
             await (await reader).release()
 
 
-async def test_a_downgrade_costs_one_request_and_one_for_each_waiting_reader(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        Proxy(zookeeper.hosts) as theirs,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(theirs.hosts) as zk2,
-    ):
-        lease = await ReadWriteLock(zk, path).write().acquire()
-        mark = theirs.mark()
-        rw = ReadWriteLock(zk2, path)
-        readers = [asyncio.create_task(rw.read().acquire()) for _ in range(3)]
-        await theirs.until(lambda: replies(theirs, mark).count("getData") == 6)
-        await until(lambda: lease.ticket.is_watched)  # the holder's watch on its own node, which fires for the change
-        mark, since = proxy.mark(), theirs.mark()
-        read = await lease.downgrade()
-        assert proxy.requests(mark)[:1] == ["setData"]
-        leases = [await reader for reader in readers]
-        assert theirs.requests(since) == ["getData"] * 3
-        await release(read, *leases)
-
-
 # -- downgrade --------------------------------------------------------------------------------------------------------
 
 
