@@ -152,7 +152,7 @@ class Semaphore(LineLock[Lease]):
         """
         checked_permits(permits)
         self._check_usable()
-        wanted = b"%d" % permits
+        wanted, keeping_it = b"%d" % permits, join_path(self.path, _RESIZED)
         # Once a write of ours was tried, the wanted number in the node may be ours (the answer was lost), and is no
         # disagreement with the number that was given.
         has_tried = False
@@ -160,17 +160,26 @@ class Semaphore(LineLock[Lease]):
         async def store() -> None:
             nonlocal has_tried
             # After a sync: a server that lags would show an old number, which need not agree with ours.
-            reads = GetData(self.path), GetData(join_path(self.path, _RESIZED))
-            node, resized = await read_synced(self._zk, self.path, *reads)
+            node, resized = await read_synced(self._zk, self.path, GetData(self.path), GetData(keeping_it))
+            for answer in (node, resized):
+                if not isinstance(answer, Node | zkwire.NoNodeError):
+                    raise answer
+            # One transaction: between two requests the server may delete the container, because it is empty.
+            transaction = self._zk.transaction()
             if isinstance(node, Node):
                 if node.data and not (has_tried and node.data == wanted):
                     self._agreed_permits(node.data)
-            elif not isinstance(node, zkwire.NoNodeError):
-                raise node
+                transaction.set(self.path, wanted, node.stat.version)
             else:
                 await self._zk.ensure_path(self.path.rpartition("/")[0] or "/", acl=self._acl)
+                transaction.create(self.path, wanted, container=True, acl=self._acl)
+            if not isinstance(resized, Node):
+                transaction.create(keeping_it, acl=self._acl)
             has_tried = True
-            await self._store_resized(wanted, node, resized)
+            try:
+                await transaction.commit()
+            except zkwire.TransactionError as refused:
+                raise refused.cause from None
 
         while True:
             # Refused like this, if another client has changed the node: read it again.
@@ -178,27 +187,6 @@ class Semaphore(LineLock[Lease]):
                 await until_answered(self._zk, store, repeats=True)
                 self._permits, self._has_agreed = permits, True
                 return
-
-    async def _store_resized(self, wanted: bytes, node: Node | Exception, resized: Node | Exception) -> None:
-        """Write the number of a resize, together with the node that keeps it.
-
-        Args:
-            node: What the read of the semaphore's node has brought, and `resized` the read of the node which keeps it.
-        """
-        if not isinstance(resized, Node | zkwire.NoNodeError):
-            raise resized
-        # One transaction: between two requests the server may delete the container, because it is empty.
-        transaction = self._zk.transaction()
-        if isinstance(node, Node):
-            transaction.set(self.path, wanted, node.stat.version)
-        else:
-            transaction.create(self.path, wanted, container=True, acl=self._acl)
-        if not isinstance(resized, Node):
-            transaction.create(join_path(self.path, _RESIZED), acl=self._acl)
-        try:
-            await transaction.commit()
-        except zkwire.TransactionError as refused:
-            raise refused.cause from None
 
     def _lease(self, ticket: Ticket) -> Lease:
         return Lease(self._zk, ticket)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Sequence
 from copy import copy
-from typing import Final, NoReturn
+from typing import NoReturn
 
 import zkwire
 from recipes.common.arguments import checked_data
@@ -16,19 +16,6 @@ from recipes.common.retrying import until_answered
 from recipes.common.shared_nodes import make_container, wait_for_session
 from recipes.common.waiting import LEAVES_WITHIN, bounded
 from zkwire import ACL, OPEN_ACL, Client, GetChildren, GetData, Stat, WatchSet
-
-_HINT_NOT_EPHEMERAL: Final = (
-    "it is not an ephemeral node, so no session's end removes it: delete it, or use another name"
-)
-_HINT_SAME_CLIENT: Final = "this client has created it already"
-_HINT_FORMER_SESSION: Final = (
-    "it belongs to a former session of this client, which the server has not ended yet: wait for that with within="
-)
-_HINT_UNREADABLE: Final = "this client may not read it (its ACL), so it cannot wait for it: use another name"
-_HINT_OTHER_SESSION: Final = (
-    "it belongs to another session, {:#x}; if that is this process's session from before a restart, the node goes when"
-    " that session expires: wait for it with within="
-)
 
 
 class PersistentNode:
@@ -203,21 +190,30 @@ class PersistentNode:
                 try:
                     node, watch = await self._zk.get_and_watch(self.path)
                 except zkwire.NoAuthError:
-                    error.hint = _HINT_UNREADABLE
+                    error.hint = "this client may not read it (its ACL), so it cannot wait for it: use another name"
                     raise error from None
                 try:
                     owner = node.stat.ephemeral_owner
                     if owner == self._zk.session_id:
-                        error.hint = _HINT_SAME_CLIENT
+                        error.hint = "this client has created it already"
                     elif owner == 0:
-                        error.hint = _HINT_NOT_EPHEMERAL
+                        error.hint = (
+                            "it is not an ephemeral node, so no session's end removes it: delete it, or use another"
+                            " name"
+                        )
                     elif waits_for is None or owner in waits_for:
                         await watch
                         continue
                     elif owner in self._own_sessions:
-                        error.hint = _HINT_FORMER_SESSION
+                        error.hint = (
+                            "it belongs to a former session of this client, which the server has not ended yet: wait"
+                            " for that with within="
+                        )
                     else:
-                        error.hint = _HINT_OTHER_SESSION.format(owner % 2**64)
+                        error.hint = (
+                            f"it belongs to another session, {owner % 2**64:#x}; if that is this process's session from"
+                            " before a restart, the node goes when that session expires: wait for it with within="
+                        )
                     raise error
                 finally:
                     watch.cancel()

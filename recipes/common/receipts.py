@@ -29,15 +29,6 @@ _KEPT_FOR: Final = 0.1
 
 _NOT_CREATED: Final = -1
 
-_RECEIPT_HINT: Final = (
-    "the client needs the permissions CREATE and DELETE on {parent}: together with each write it creates an ephemeral"
-    " node there, its receipt, which shows whether the write was carried out if the answer is lost"
-)
-_EPHEMERAL_HINT: Final = (
-    "{parent} is an ephemeral node, which another client must have created by hand: it goes with that client's session;"
-    " delete it, and it is created again as it should be"
-)
-
 
 @dataclass(slots=True)
 class _Receipt:
@@ -102,9 +93,16 @@ class Receipts:
             if isinstance(cause, zkwire.InvalidACLError) and was_refused(self._zk, acl):
                 return False  # the next try creates the receipt with another ACL
             if isinstance(cause, zkwire.NoAuthError) and cause.path == receipt.path:
-                cause.hint = _RECEIPT_HINT.format(parent=self._parent)
+                cause.hint = (
+                    f"the client needs the permissions CREATE and DELETE on {self._parent}: together with each write it"
+                    " creates an ephemeral node there, its receipt, which shows whether the write was carried out if"
+                    " the answer is lost"
+                )
             if isinstance(cause, zkwire.NoChildrenForEphemeralsError):
-                cause.hint = _EPHEMERAL_HINT.format(parent=self._parent)
+                cause.hint = (
+                    f"{self._parent} is an ephemeral node, which another client must have created by hand: it goes with"
+                    " that client's session; delete it, and it is created again as it should be"
+                )
             self._keep(receipt)
             raise
         except BaseException:

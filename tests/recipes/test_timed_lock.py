@@ -12,6 +12,7 @@ from recipes import Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from tests.support import virtual_time
+from tests.support.client import turns
 from tests.support.clock import Clock
 from tests.support.everywhere import scene
 from tests.support.locks import hung, limit, two_clients, watch_count
