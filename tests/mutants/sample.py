@@ -10,7 +10,9 @@ trampoline, which tests that count turns and calls notice, and knows which tests
 runs the whole suite for each change.  Here a change takes some seconds.
 """
 
+import os
 import random
+import shutil
 import tempfile
 import time
 import tomllib
@@ -29,7 +31,8 @@ CORE: Final = ("recipes", "zkwire/wire", "zkwire/session", "zkwire/client")
 # More than there are processors, because tests wait: for servers, and for time to pass.
 SIDE_BY_SIDE: Final = 8
 _ENTRY: Final = "[[equivalent]]\n"
-_NOTING: Final = ("-p", "tests.mutants.touched", "--note-lines")
+_PROCESSES: Final = max(2, os.cpu_count() or 1)  # in which lines are noted
+_NOTING: Final = ("-p", "tests.support.turns", "--processes", f"{_PROCESSES}", "-p", "tests.mutants.touched")
 
 
 class Result(NamedTuple):
@@ -104,9 +107,9 @@ def main(count: int, seed: int, modules: Sequence[str], notes: Path | None, *, q
     chosen = drawn(count, seed, modules)
     with tempfile.TemporaryDirectory() as folder:
         notes = (notes or Path(folder)).resolve()
-        marks = {notes / "quick.json": QUICK}
+        marks = {notes / "quick": QUICK}
         if not quick_only:
-            marks[notes / "others.json"] = NOT_QUICK
+            marks[notes / "others"] = NOT_QUICK
         with ThreadPoolExecutor() as pool:  # side by side
             failures = "".join(pool.map(_note_lines, marks, marks.values()))
         if failures:
@@ -126,13 +129,14 @@ def main(count: int, seed: int, modules: Sequence[str], notes: Path | None, *, q
     return 1 if survivors else 0
 
 
-def _note_lines(file: Path, mark: str) -> str:
-    """Write down what the tests with `mark` execute, unless `file` is there; return the output if one fails."""
-    if file.is_file():
+def _note_lines(folder: Path, mark: str) -> str:
+    """Write down what the tests with `mark` execute, unless `folder` is there; return the output if one fails."""
+    if folder.is_dir():
         return ""
-    file.parent.mkdir(parents=True, exist_ok=True)
     with copy_of_the_tree() as root:
-        status, output = run_pytest(root, ["tests", "-m", mark], *_NOTING, str(file), limit=None)
+        status, output = run_pytest(root, ["tests", "-m", mark], *_NOTING, "--note-lines", str(folder), limit=None)
+    if status:
+        shutil.rmtree(folder, ignore_errors=True)
     return output if status else ""
 
 

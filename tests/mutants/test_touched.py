@@ -44,7 +44,7 @@ def test_a_statement_has_all_its_lines_but_not_those_of_its_body(line: int, stat
 
 @pytest.mark.slow("runs pytest twice")
 def test_the_tests_of_a_change_are_those_that_execute_its_statement(tmp_path: Path) -> None:
-    notes, listed = tmp_path / "lines.json", tmp_path / "tests.txt"
+    notes, listed = tmp_path / "lines", tmp_path / "tests.txt"
     status, output = run_pytest(ROOT, TESTS, *PLUGIN, "--note-lines", str(notes))
     assert status == 0, output
     touched = Touched(notes)
