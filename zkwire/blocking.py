@@ -164,9 +164,9 @@ class Portal:
         entered: Future[T] = Future()
         left: Future[BaseException | None] = Future()
         running = self._begin(_hold_open(context, entered, left))
-        running.call_when_done(entered.cancel)
+        running.result.add_done_callback(lambda _: entered.cancel())
         self._entered[running] = None
-        running.call_when_done(lambda: self._entered.pop(running, None))
+        running.result.add_done_callback(lambda _: self._entered.pop(running, None))
         try:
             value = entered.result()
         except CancelledError:  # it could not be entered: the result is the error
@@ -243,7 +243,7 @@ class Portal:
                 if not self._is_stopped and self._loop is not None:
                     running = _Running(self._loop, work)
                     self._running.add(running)
-                    running.call_when_done(lambda: self._running.discard(running))
+                    running.result.add_done_callback(lambda _: self._running.discard(running))
                     return running
         work.close()
         raise RuntimeError(f"the portal cannot be used: {reason or 'it has been stopped'}")
@@ -292,19 +292,15 @@ class _Running(Generic[T]):
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         self._loop = loop
         self._work = work
-        self._result: Future[T] = Future()
+        self.result: Future[T] = Future()
         self._task: asyncio.Task[T] | None = None
         self._exit: BaseException | None = None
         loop.call_soon_threadsafe(self._start)
 
-    def call_when_done(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called when the coroutine has ended; it runs in any thread."""
-        self._result.add_done_callback(lambda _: callback())
-
     def wait(self) -> T:
         """Wait for the result and return it; a KeyboardInterrupt cancels the task and waits for its end."""
         try:
-            return self._result.result()
+            return self.result.result()
         except KeyboardInterrupt:
             self.interrupt()
             raise
@@ -313,7 +309,7 @@ class _Running(Generic[T]):
         """Cancel the task and wait until it has ended."""
         with contextlib.suppress(RuntimeError):  # the event loop is closed: it has ended
             self._loop.call_soon_threadsafe(self.cancel)
-        self._result.exception()
+        self.result.exception()
 
     def cancel(self) -> None:
         """Cancel the task; to be called on the event loop."""
@@ -341,13 +337,13 @@ class _Running(Generic[T]):
     def _done(self, task: asyncio.Task[T]) -> None:
         self._work.close()  # the task may have been cancelled before it began
         if self._exit is not None:
-            self._result.set_exception(self._exit)
+            self.result.set_exception(self._exit)
         elif task.cancelled():
-            self._result.set_exception(CancelledError("the portal was stopped, or the call was cancelled on its loop"))
+            self.result.set_exception(CancelledError("the portal was stopped, or the call was cancelled on its loop"))
         elif (error := task.exception()) is not None:
-            self._result.set_exception(error)
+            self.result.set_exception(error)
         else:
-            self._result.set_result(task.result())
+            self.result.set_result(task.result())
 
 
 async def _hold_open(

@@ -71,13 +71,19 @@ class EventStream(Stream["WatchEvent | Resync"]):
 
     async def _next(self) -> WatchEvent | Resync:
         while not self._queue:
-            if not self._is_set and not self._is_closed:
-                await self._set_in_new_session()
-                if not self._is_closed:
-                    return Resync()
             if self._is_closed:
                 raise StopAsyncIteration
-            await self._wait()
+            if self._is_set:
+                await self._wait()
+                continue
+            # The session has ended: set the watch in the one that follows.
+            try:
+                await self._set()
+            except SessionExpiredError:
+                if self._requester.is_over:
+                    raise
+            if self._is_set and not self._is_closed:
+                return Resync()
         return self._queue.popleft()
 
     async def _set(self) -> None:
@@ -94,15 +100,6 @@ class EventStream(Stream["WatchEvent | Resync"]):
             self._is_set = False
             self._requester.requests.give_up(self._server_path, self)
             raise
-
-    async def _set_in_new_session(self) -> None:
-        """Set the watch in the session that follows the one that has ended; raise if none follows."""
-        while not self._is_set and not self._is_closed:
-            try:
-                await self._set()
-            except SessionExpiredError:
-                if self._requester.is_over:
-                    raise
 
     # -- called by the session --------------------------------------------------------------------------------------
 

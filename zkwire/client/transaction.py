@@ -41,6 +41,7 @@ class Transaction:
 
     def __init__(self, requester: Requester, session_id: int | None) -> None:
         self._requester = requester
+        self._chroot = requester.chroot
         self._session_id = session_id
         self._operations: list[Request[Any]] = []
         self._want_stat: set[int] = set()  # the positions of the operations added by create_and_stat
@@ -193,10 +194,6 @@ class Transaction:
                 raise TransactionError(error, index, errors)
         self._results = [self._result(index, result) for index, result in enumerate(reply.results)]
         return self._results
-
-    @property
-    def _chroot(self) -> str:
-        return self._requester.chroot
 
     def _add(self, operation: Request[Any]) -> None:
         if self._is_committed:

@@ -168,7 +168,7 @@ class Connection:
         self._auth_calls: deque[Call] = deque()
         self.urgent: dict[bytes, Callable[[], None]] = {}
         self._xids = xids() if session_xids is None else session_xids
-        self._progress = timing.Progress(now)
+        self._progress = timing.Progress()
         body = connect_request.encode()
         self._outgoing = [LENGTH.pack(len(body)) + body]
 

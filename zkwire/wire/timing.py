@@ -105,10 +105,9 @@ class Progress:
     receiving of replies free of bookkeeping.
     """
 
-    def __init__(self, now: float) -> None:
-        self._oldest: object | None = None
+    def __init__(self) -> None:
+        self._oldest: object | None = self  # no call: the first look begins to count
         self._held = 0  # the size of the unfinished frame at `_since`
-        self._since = now
 
     def restart(self, now: float) -> None:
         """Count from `now`: a large reply is being decoded."""
