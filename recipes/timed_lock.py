@@ -52,19 +52,18 @@ class TimedLease(Lease):
     the lease ends at the holder before another client may take the lock over.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_suspended", "_write_order", "_writer")
+    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_suspended", "_writer")
 
     def __init__(self, zk: Client, ticket: Ticket, limit: float, data: bytes) -> None:
         self._suspended = zk.machine_suspended()
         self._end = asyncio.get_running_loop().time() + limit
         self._data = data
         self._writer = VersionedWriter(zk, ticket)
-        self._write_order = asyncio.Lock()  # one write of a limit at a time, in the order of the calls
         self._extensions: set[_Extension] = set()
         self._first_write: asyncio.Task[None] | None = None
         super().__init__(zk, ticket)
         self._alarm = self._loop.call_later(min(limit, _LOOK_EVERY), self._check_limit)
-        self._first_write = self._loop.create_task(self._write_first_limit())
+        self._first_write = self._loop.create_task(self._write_limit())
 
     async def extend(self, limit: float) -> None:
         """Set a new limit: `limit` seconds from now.
@@ -101,7 +100,7 @@ class TimedLease(Lease):
         extension = _Extension(end)
         self._extensions.add(extension)
         try:
-            async with extension.bound, self._write_order:
+            async with extension.bound:
                 await self._write_limit(end)
                 self.check()
                 self._set_end(extension.end)
@@ -128,20 +127,19 @@ class TimedLease(Lease):
         else:
             self._lose(self._why_uncertain())
 
-    async def _write_first_limit(self) -> None:
-        async with self._write_order:
-            await self._write_limit(self._end)
+    async def _write_limit(self, end: float | None = None) -> None:
+        """Write the limit `end`, None: the present one, into our node, until it is there or the lease is over.
 
-    async def _write_limit(self, end: float) -> None:
-        """Write the limit `end` into our node, until it is known to be there, or the lease is over."""
+        The limits are written in the order of the calls.
+        """
         try:
             await self._write(self._writer, partial(self._limit_data, end))
         except zkwire.ServerError as error:
             self._lose(str(error))
 
-    def _limit_data(self, end: float, version: int) -> bytes | None:
-        """Return the data of `version`, with the limit `end`; None if the lease is over."""
-        left = end - self._now()
+    def _limit_data(self, end: float | None, version: int) -> bytes | None:
+        """Return the data of `version`, with the limit `end`, or the present one; None if the lease is over."""
+        left = (self._end if end is None else end) - self._now()
         if left <= 0:
             self._lose(_LIMIT_PASSED)
         if self.is_over:
