@@ -12,8 +12,7 @@ import pytest
 
 import zkwire
 from recipes import Election, LeaderStream, LockLostError, Term, Terms
-from tests.support.everywhere import Scene, no_watch_stays, scene
-from tests.support.locks import watch_count
+from tests.support.everywhere import no_watch_stays, scene
 from tests.support.queues import Counting
 from tests.support.recipes import (
     body_raises,
@@ -24,10 +23,9 @@ from tests.support.recipes import (
     this_task,
     until,
     until_line,
-    until_state,
     until_watches,
 )
-from zkwire import SessionClosedError, SessionState
+from zkwire import SessionClosedError
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)
@@ -406,43 +404,6 @@ async def test_an_election_that_begins_between_two_requests_of_an_observer_is_sh
                 term = await Election(stage.other, P, b"1").acquire()  # the same data again, in another term
             assert await following == b"1"
             await term.resign()
-
-
-async def test_an_observer_continues_in_a_new_session_and_after_a_cancelled_wait() -> None:
-    async with scene(P) as stage:
-        for step in range(4):
-            leaders = Election(stage.zk, P).observe()
-            term = await Election(stage.other, P, b"1").acquire() if step % 2 else None
-            assert await anext(leaders) == (b"1" if term else None)
-            waiting = asyncio.ensure_future(anext(leaders))
-            await asyncio.sleep(0)
-            if step < 2:
-                stage.server.expire(stage.zk.session_id)
-                await until_state(stage.zk, SessionState.EXPIRED)
-            else:
-                waiting.cancel()
-                assert isinstance(await outcome(waiting), asyncio.CancelledError)
-                await no_watch_stays_but(stage, term)
-                waiting = asyncio.ensure_future(anext(leaders))
-            await stage.zk.ping()
-            assert not waiting.done()
-            if term:
-                await term.resign()
-                assert await waiting is None
-            else:
-                term = await Election(stage.other, P, b"2").acquire()
-                assert await waiting == b"2"
-                await term.resign()
-            leaders.close()
-            await no_watch_stays(stage.server.hosts)
-
-
-async def no_watch_stays_but(stage: Scene, term: Term | None) -> None:
-    """Wait until `stage.zk` has no watch; with a leader, the server has the watch on its own node."""
-    if term is None:
-        await no_watch_stays(stage.server.hosts)
-    else:
-        await until(lambda: watch_count(stage.zk) == 0)
 
 
 async def test_the_loss_of_an_acquired_term_is_raised() -> None:

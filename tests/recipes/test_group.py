@@ -13,7 +13,6 @@ from tests.support.everywhere import (
     Scene,
     scene,
 )
-from tests.support.proxy import Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_watches
 from zkwire import NodeExistsError, SessionState
@@ -112,39 +111,6 @@ async def test_a_member_that_joins_anew_while_the_stream_lists_the_group_is_show
         await one.leave()
         while await anext(changes) != {"two": b"3"}:
             pass
-
-
-async def test_the_requests_of_members_and_of_the_stream(
-    zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        group = Group(zk, path)
-        monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
-        start = proxy.mark()
-        member = await group.join("one", b"1")
-        await member.leave()
-        assert proxy.requests(start) == ["create2", "delete"]
-        monkeypatch.setattr("recipes.group._UNWATCHED", 0.1)
-        start = proxy.mark()
-        members = [await group.join(name) for name in ("one", "two", "three")]
-        await until_watches(zookeeper, 3)
-        assert sorted(proxy.requests(start)) == sorted(["create2", "getChildren", "getData"] * 3)
-        start = proxy.mark()
-        assert len(await group.members()) == 3
-        await members[0].set(b"2")
-        assert proxy.requests(start) == ["getChildren", "getData", "getData", "getData", "setData"]
-        async with group.watch() as changes:
-            await anext(changes)
-            start = proxy.mark()
-            await members[0].set(b"3")
-            await anext(changes)
-            await members[1].leave()
-            await anext(changes)
-            sent = [name for name in proxy.requests(start) if name != "removeWatches"]
-            assert sent == ["setData", "getData", "delete", "getChildren"]
-        for member in members:
-            await member.leave()
 
 
 async def take_the_name(stage: Scene) -> None:
@@ -252,6 +218,12 @@ async def test_a_membership_that_is_left_at_once_is_not_looked_after(monkeypatch
         clock = Clock(monkeypatch)
         member = await Group(zk, "/g").join("one")
         await member.leave()
+        assert [name for name in count.requests if name != "ping"] == [
+            "create2",
+            "createContainer",
+            "create2",
+            "delete",
+        ]
         count.requests.clear()
         await clock.passes(1.0)
         await zk.ping()
@@ -261,7 +233,15 @@ async def test_a_membership_that_is_left_at_once_is_not_looked_after(monkeypatch
         await clock.passes(1.0)
         await until_armed(1, zk)
         assert [name for name in count.requests if name != "ping"] == ["getChildren", "getData"]
-        await lasting.leave()
+        async with Group(zk, "/g").watch() as changes:
+            await anext(changes)
+            count.requests.clear()
+            await lasting.set(b"2")
+            await anext(changes)
+            await lasting.leave()
+            await anext(changes)
+            sent = [name for name in count.requests if name not in ("ping", "removeWatches")]
+            assert sent == ["setData", "getData", "delete", "getChildren"]
         assert await Group(zk, "/g").members() == {}
 
 

@@ -20,9 +20,8 @@ from recipes.partitioner import division, fingerprint
 from tests.recipes.plays.others import only_containers
 from tests.support.client import turns
 from tests.support.clock import Clock
-from tests.support.everywhere import Scene, below, nothing_stays, scene
-from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, make_known, until, until_armed, until_watches
+from tests.support.everywhere import Scene, below, scene
+from tests.support.recipes import body_raises, expire, until, until_armed, until_watches
 from zkwire import Client
 from zkwire.testing import RealServer
 
@@ -248,18 +247,6 @@ async def test_the_iteration_goes_on_in_the_next_session(zookeeper: RealServer, 
         assert mine.lease("a").token > old.token
 
 
-async def test_the_block_is_cancelled_when_an_expired_session_is_not_renewed() -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as zk:
-        with body_raises(zkwire.SessionExpiredError):
-            async with Partitioner(zk, stage.path, range(2), settle=0.0) as mine:
-                await anext(mine)
-                stage.server.expire(zk.session_id)
-                async for _ in mine:
-                    pass
-        await only_containers(stage)
-        await nothing_stays(stage, stays=STAYS)
-
-
 async def test_the_block_is_cancelled_when_another_session_has_taken_the_name() -> None:
     async with scene() as stage:
         with body_raises(zkwire.NodeExistsError, match="/members/me"):
@@ -338,29 +325,6 @@ async def test_members_that_never_settle_delay_a_division_by_ten_times_the_settl
         await play.another_comes_or_goes()
         await play.passes(0.6)
         assert await play.given == {"a", "b"}
-
-
-async def test_the_requests_of_a_member(zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.group._UNWATCHED", 60.0)
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(zookeeper.hosts) as z:
-        await zk.ensure_path(f"{path}/members")
-        await make_known(zk, f"{path}/locks/a")
-        start = proxy.mark()
-        async with Partitioner(zk, path, ["a"], name="one", settle=0.0) as mine:
-            assert await anext(mine) == {"a"}
-            assert proxy.requests(start)[:4] == ["create2", "getChildren", "getData", "create2"]
-            await until_watches(
-                zookeeper, 3
-            )  # the group, its member, and the lock's own node after a tenth of a second
-            start = proxy.mark()
-            name = next(name for name in map(str, range(100)) if division(["a"], ["one", name])["one"])
-            async with Partitioner(z, path, ["a"], name=name, settle=0.0):
-                await until(lambda: bool(proxy.requests(start)))
-                for _ in range(3):
-                    await zk.ping()
-                # Looked at while the other member is still there: its leaving is another change.
-                asked = [request for request in proxy.requests(start) if request != "ping"]
-            assert asked == ["getChildren", "getData"]
 
 
 async def test_every_partition_is_held_while_members_have_different_lists(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,57 +9,8 @@ from recipes import Group, PersistentEphemeral
 from tests.support.client import Server as AnyServer
 from tests.support.everywhere import no_watch_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, expire, outcome, until, until_armed, until_state, until_watches
+from tests.support.recipes import body_raises, outcome, until_armed, until_state
 from zkwire import NodeExistsError, SessionState
-from zkwire.testing import RealServer
-
-
-async def until_owned(zk: zkwire.Client, path: str, session_id: int) -> None:
-    """Wait until the session owns the node at `path`."""
-
-    async def owned() -> bool:
-        stat = await zk.exists(path)
-        return stat is not None and stat.ephemeral_owner == session_id
-
-    await until(owned)
-
-
-async def test_the_node_exists_while_the_block_lasts(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        async with PersistentEphemeral(zk, f"{path}/a/b", b"1") as node:
-            assert node.exists
-            await node.created()
-            assert (await zk.get(node.path)).data == b"1"
-            await node.set(b"2")
-            found = await zk.get(node.path)
-            assert (found.data, found.stat.ephemeral_owner) == (b"2", zk.session_id)
-        assert await zk.get_children(f"{path}/a") == []
-        await until_watches(zookeeper, 0)
-
-
-async def test_the_requests_of_a_block(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await zk.create(path)
-        start = proxy.mark()
-        async with PersistentEphemeral(zk, f"{path}/n") as node:
-            await until_watches(zookeeper, 1)
-            await node.set(b"x")
-        assert proxy.requests(start) == ["create2", "getChildren", "getData", "setData", "removeWatches", "delete"]
-
-
-async def test_the_node_is_put_back_in_a_new_session(zookeeper: RealServer, path: str) -> None:
-    """Pitfalls 12 and 13: the new session trusts only a node of its own."""
-    async with (
-        zkwire.connect(zookeeper.hosts, session_timeout=1.0) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-        PersistentEphemeral(zk, path, b"1") as node,
-    ):
-        old = zk.session_id
-        await expire(zookeeper, zk)
-        await until(lambda: zk.session_id not in (0, old))
-        await until_owned(other, path, zk.session_id)
-        await node.created()
-        assert node.exists
 
 
 async def test_tasks_that_wait_for_the_node_get_an_error_when_the_block_is_left() -> None:
@@ -100,30 +51,18 @@ async def test_a_node_that_its_owner_may_not_read_is_removed_at_the_end() -> Non
         assert await stage.other.get_children("/g") == []
 
 
-async def test_the_node_of_another_session_is_not_taken_over(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        await other.create(path, ephemeral=True)
+async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_that() -> None:
+    async with scene() as stage:
+        await stage.other.create("/n", ephemeral=True)
         with pytest.raises(NodeExistsError, match=r"another session, 0x[0-9a-f]+; if that is"):
-            async with PersistentEphemeral(zk, path):
+            async with PersistentEphemeral(stage.zk, "/n"):
                 pass
-        with pytest.raises(TimeoutError, match=f"{path} was not free within 0.05 s"):
-            async with PersistentEphemeral(zk, path, within=0.05):
-                pass
-        waiting = PersistentEphemeral(zk, path, within=30)
+        waiting = PersistentEphemeral(stage.zk, "/n", within=30)
         entering = asyncio.create_task(waiting.__aenter__())
-        await until_watches(zookeeper, 1)
-        await other.set(path, b"another value")
-        await other.delete(path)
+        await until_armed(1, stage.zk)
+        await stage.other.delete("/n")
         await entering
-        with pytest.raises(NodeExistsError, match="this client has created it already"):
-            async with PersistentEphemeral(zk, path):
-                pass
         await waiting.__aexit__(None, None, None)
-        await other.create(path)
-        with pytest.raises(NodeExistsError, match="not an ephemeral node"):
-            async with PersistentEphemeral(zk, path):
-                pass
-        await until_watches(zookeeper, 0)
 
 
 async def test_the_block_is_cancelled_when_another_session_takes_the_path_during_a_disconnection(

@@ -14,25 +14,6 @@ from recipes.command import kernel
 from tests.support.zklock import ROOT, is_running
 
 
-def _until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def test_a_group_is_alive_as_long_as_one_process_of_it_runs() -> None:
-    with subprocess.Popen(["sh", "-c", "sleep 1000 & echo; wait"], start_new_session=True, stdout=-1) as shell:
-        assert shell.stdout is not None
-        shell.stdout.readline()
-        assert kernel.group_is_alive(shell.pid)
-        shell.kill()
-        shell.wait()
-        assert kernel.group_is_alive(shell.pid)  # the sleep runs
-        os.killpg(shell.pid, signal.SIGKILL)
-        _until(lambda: not kernel.group_is_alive(shell.pid))
-
-
 def test_a_child_dies_with_its_parent_and_orphans_are_adopted() -> None:
     code = """
 import os, time

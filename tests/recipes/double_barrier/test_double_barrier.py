@@ -52,20 +52,6 @@ async def test_no_member_enters_before_all_have_come_nor_leaves_before_all_want_
         await nothing_stays(stage)
 
 
-async def test_one_look_is_enough_for_the_last_member_to_enter_and_to_leave() -> None:
-    async with scene() as stage:
-        first, last = DoubleBarrier(stage.other, stage.path, 2), DoubleBarrier(stage.zk, stage.path, 2)
-        entering = asyncio.create_task(first.enter())
-        await until_members(stage.zk, stage.path, 1)
-        await last.enter(within=0)
-        await entering
-        leaving = asyncio.create_task(last.leave())
-        await until_members(stage.other, stage.path, 1)  # all members leave at once, except the first
-        await first.leave(within=0)
-        await leaving
-        await nothing_stays(stage)
-
-
 FORMER = "9f2c1d3e-0a1b-4c5d-8e6f-1234567890ab-of-2-0000000000"  # named like a member
 
 
