@@ -60,24 +60,22 @@ class Barrier:
             acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             try:
                 await self._zk.create(self.path, acl=acl)
+                return
             except zkwire.NoNodeError:
                 parent = self.path.rpartition("/")[0] or "/"
                 await self._zk.ensure_path(parent, acl=OPEN_ACL if self._acl is None else self._acl)
-                continue
             except zkwire.InvalidACLError:
                 if not was_refused(self._zk, acl):
                     raise
-                continue
             except zkwire.NodeExistsError as error:
                 stat = await self._zk.exists(self.path)
-                if stat is None:
-                    continue
-                if stat.ephemeral_owner:
-                    error.hint = "it is ephemeral, and so it is not a barrier: delete it, or use another path"
-                    raise
-                if self._acl is not None:
-                    await warn_if_wider(self._zk, self.path, self._acl)
-            return
+                if stat is not None:
+                    if stat.ephemeral_owner:
+                        error.hint = "it is ephemeral, and so it is not a barrier: delete it, or use another path"
+                        raise
+                    if self._acl is not None:
+                        await warn_if_wider(self._zk, self.path, self._acl)
+                    return
 
     async def remove(self) -> None:
         """Remove the barrier, so that all waiting tasks go on; return if there is no barrier.

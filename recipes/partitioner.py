@@ -135,11 +135,6 @@ class _Holding(Generic[P]):
         self.is_in_use = self._was_lost = False
         self._release_unused()
 
-    def reset(self) -> None:
-        """Record that the `async with` block was left."""
-        self._is_wanted = self.is_in_use = self._was_lost = False
-        self._hold_task = None
-
     def _release_unused(self) -> None:
         if not self._is_wanted and not self.is_in_use and self._hold_task is not None:
             self._hold_task.cancel()
@@ -256,7 +251,8 @@ class Partitioner(Generic[P]):
             await background.leave(kind)
         finally:
             for holding in self._holdings.values():
-                holding.reset()
+                holding.want(None)
+                holding.confirm()
             self._news.set()
             await member.leave()
 

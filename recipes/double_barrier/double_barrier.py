@@ -54,10 +54,9 @@ class DoubleBarrier:
         self._zk = zk
         self.path = validate_path(path)
         self.count = count
-        self._acl = OPEN_ACL if acl is None else acl
+        self._acl = acl
         # No client has anything to write into the nodes of members and into `ready`.
         self._fixed_acl = READ_ONLY_ACL if acl is None else acl
-        self._asked_acl = acl
         self._ready = join_path(self.path, READY)
         self._unique = ""  # the part of our node's name before its number; "" until a node is created
         self._own: str | None = None  # the name of our node
@@ -160,8 +159,8 @@ class DoubleBarrier:
             # Our node is gone, or belongs to an expired session: enter again with another node.
             self._discard_own()
             names = await self._create_own()
-            if self._asked_acl is not None:
-                await warn_if_wider(self._zk, self.path, self._asked_acl)
+            if self._acl is not None:
+                await warn_if_wider(self._zk, self.path, self._acl)
             wait = partial(self._wait_for_round, names, bound)
             begun = await until_answered(self._zk, wait, repeats=True, renews=False)
         return begun
@@ -183,7 +182,7 @@ class DoubleBarrier:
         while True:
             created, names = await self._zk.pipeline([own, GetChildren(self.path)])
             if isinstance(created, zkwire.NoNodeError):
-                await make_container(self._zk, self.path, self._acl)
+                await make_container(self._zk, self.path, OPEN_ACL if self._acl is None else self._acl)
                 continue
             if isinstance(created, BaseException):
                 raise created

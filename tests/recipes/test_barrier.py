@@ -7,9 +7,7 @@ import pytest
 import zkwire
 from recipes import Barrier
 from tests.support.client import Server
-from tests.support.everywhere import (
-    scene,
-)
+from tests.support.everywhere import scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import two_clients, until_watches
 from zkwire.testing import RealServer

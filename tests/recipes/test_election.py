@@ -13,6 +13,7 @@ import pytest
 import zkwire
 from recipes import Election, LeaderStream, LockLostError, Term, Terms
 from tests.support.everywhere import no_watch_stays, scene
+from tests.support.locks import watch_count
 from tests.support.queues import Counting
 from tests.support.recipes import (
     body_raises,
@@ -397,6 +398,7 @@ async def test_an_election_that_begins_between_two_requests_of_an_observer_is_sh
                 assert await anext(leaders) == b"1"
             else:
                 assert await looking == b"1"
+                assert watch_count(stage.zk) == 1  # on the leader, and no more on the election's node
             await term.resign()
             assert await anext(leaders) is None
             with stage.server.hold_replies("getChildren", session=stage.zk.session_id):

@@ -9,10 +9,7 @@ import zkwire
 from recipes import Group
 from tests.support.client import Server as AnyServer
 from tests.support.clock import Clock
-from tests.support.everywhere import (
-    Scene,
-    scene,
-)
+from tests.support.everywhere import Scene, scene
 from tests.support.queues import Counting
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_watches
 from zkwire import NodeExistsError, SessionState
