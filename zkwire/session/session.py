@@ -200,7 +200,7 @@ class Session(LinkOwner):
         connection = link.connection
         requests.last_zxid = connection.last_zxid
         for item in arrived:
-            if self._ended.done() and requests.refusal is not None:
+            if requests.refusal is not None and self._ended.done():
                 # An item before this one, a refused credential for example, has ended the session and failed all its
                 # calls and watches.  These calls were decoded already, so they were not among them.  A watch that was
                 # set now would never fire.

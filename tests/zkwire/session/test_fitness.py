@@ -2,13 +2,14 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, eventually, states_until
+from tests.support.client import InOrder, cancelled, states_until
+from tests.support.recipes import until
 from tests.support.rogue import Rogue, eof_handshake, garbage_handshake
 from tests.support.tls import TlsFront
 from zkwire import SessionState
@@ -56,28 +57,9 @@ async def refused(connecting: Awaitable[zkwire.Client]) -> ConnectionError:
     return raised.value
 
 
-@asynccontextmanager
-async def still_trying(connecting: Awaitable[zkwire.Client]) -> AsyncIterator["asyncio.Future[zkwire.Client]"]:
-    """Begin to connect, expect within the block that no end was reached, and give up."""
-    trying = asyncio.ensure_future(connecting)
-    try:
-        yield trying
-        assert not trying.done()
-    finally:
-        trying.cancel()
-        await asyncio.wait({trying})
-
-
 @pytest.fixture(autouse=True)
 def _every_failure_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_log, "_FIRST_INTERVAL", 0.0)
-
-
-def logs(caplog: pytest.LogCaptureFixture, text: str, times: int = 1) -> Callable[[], Awaitable[bool]]:
-    async def said() -> bool:
-        return caplog.text.count(text) >= times
-
-    return said
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
@@ -99,8 +81,10 @@ async def test_a_client_without_the_certificate_that_the_server_wants_is_told_of
 @pytest.mark.parametrize("behaviour", [eof_handshake, garbage_handshake])
 async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_again(behaviour: object) -> None:
     """It may be starting."""
-    async with Rogue(behaviour) as rogue, still_trying(zkwire.connect(rogue.hosts)):  # type: ignore[arg-type]
+    async with Rogue(behaviour) as rogue:  # type: ignore[arg-type]
+        trying = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
         await rogue.connected(4)
+        await cancelled(trying)
 
 
 async def test_all_servers_of_a_round_must_be_unfit_and_each_one_is_named(
@@ -125,7 +109,7 @@ async def test_a_running_session_survives_a_certificate_that_is_not_accepted(
         front.show(misnamed.server)
         front.drop()
         await states_until(states, SessionState.SUSPENDED)
-        await eventually(logs(caplog, "IP address mismatch", times=2))
+        await until(lambda: caplog.text.count("IP address mismatch") >= 2)
         front.show(tls.server)
         await states_until(states, SessionState.CONNECTED)
         assert zk.session_id == session_id
