@@ -91,7 +91,8 @@ class SessionLog:
 
     def failed(self, server: str, error: OSError | ProtocolError) -> None:
         """An attempt to connect has failed."""
-        why, name = unfit(error) or explained(error), type(error).__name__
+        name = type(error).__name__
+        why = unfit(error) or explained(error)
         self._write(logging.WARNING, (server, "failed", type(error)), "no session with %s: %s: %s%s", server, name, why)
 
     def _write(self, level: int, kind: object, message: str, *values: object) -> None:

@@ -60,7 +60,7 @@ class Watches(Generic[W]):
 
     def forget(self, watcher: W) -> None:
         """Remove all watches of `watcher`."""
-        for path in list(self.by_path):
+        for path in [path for path, there in self.by_path.items() if watcher in there]:
             self.remove(path, watcher, KINDS[WatcherType.ANY])
 
     def trigger(self, path: str, kinds: int) -> list[W]:
