@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from zkwire.testing import RealEnsemble, RealServer, Server, ServerProcess, make_certificates
+from zkwire.testing import RealEnsemble, RealServer, Server, ServerProcess, authority
 
 INF, NAN = float("inf"), float("nan")
 SERVERS: list[Callable[..., object]] = [Server, RealServer, RealEnsemble, ServerProcess]
@@ -62,7 +62,6 @@ def test_sizes_of_an_ensemble(settings: dict[str, Any]) -> None:
 
 
 def test_a_private_key_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
-    tls = make_certificates(tmp_path)
-    for each in (tls.ca, tls.server, tls.client):
-        assert each.key.stat().st_mode & 0o077 == 0
-        assert each.chain.stat().st_mode & 0o077 == 0
+    made = authority(tmp_path, "ca")
+    assert made.key.stat().st_mode & 0o077 == 0
+    assert made.chain.stat().st_mode & 0o077 == 0
