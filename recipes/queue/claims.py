@@ -22,7 +22,7 @@ from recipes.common.retrying import read, read_synced, result, until_answered
 from recipes.line.contenders import Contender, contender
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Hold
-from recipes.line.ticket import Ticket, TicketNode, is_ticket
+from recipes.line.ticket import Ticket, is_ticket
 from recipes.queue.consumer import Claimed
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import in_order
@@ -44,19 +44,18 @@ class Item(bytes):
 
     def __init__(self, nodes: Nodes, claimed: Claimed, on_hand_back: Callable[[], None]) -> None:
         self.data = claimed.data
-        self.token = claimed.token
-        self.path = claimed.path
+        self.token = claimed.node.token
+        self.path = claimed.node.path
         self.entry = nodes.entry(claimed.name)
         self._nodes = nodes
         self._zk = nodes.zk
         self._name = claimed.name
-        self._session_id = claimed.session_id
+        self._session_id = claimed.node.session_id
         self._on_hand_back = on_hand_back
         self._is_handled = False
-        name = claimed.path.rpartition("/")[2]
-        node = TicketNode(claimed.path, name, claimed.token, claimed.session_id)
         # No client waits for the claim's own node, so the end of a claim need not yield the processor to it.
-        self._lease = Lease(nodes.zk, Ticket(node, nodes.zk.guaranteed_delete(node.path)), is_awaited=False)
+        ticket = Ticket(claimed.node, nodes.zk.guaranteed_delete(self.path))
+        self._lease = Lease(nodes.zk, ticket, is_awaited=False)
 
     # -- asking -----------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 import zkwire
 from recipes.common.receipts import Receipts
 from recipes.common.retrying import read, until_answered
+from recipes.line.ticket import TicketNode
 from recipes.line.waiting import certify
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
@@ -45,13 +46,11 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Claimed:
-    """A successful claim: the item's name and data; the path of the claim's own node, its czxid and its session."""
+    """A successful claim: the name of the item, its data, and the claim's own node."""
 
     name: str
-    data: bytes
-    path: str
-    token: int
-    session_id: int
+    node: TicketNode
+    data: bytes = b""
 
 
 class Consumer:
@@ -73,9 +72,8 @@ class Consumer:
             if not free:
                 return None
             try:
-                return checked(await self._answer(free[0])).data
-            except zkwire.NoNodeError:
-                continue
+                if (item := checked(await self._answer(free[0]))) is not None:
+                    return item.data
             except UnusableItemError as unusable:
                 self.view.quarantine.add(free[0], str(unusable))
 
@@ -150,12 +148,9 @@ class Consumer:
         """Take the item `name` out of the queue; return None if another consumer has it."""
         # The data is read before the take and not with it: after a lost connection the client repeats reads, and by
         # then our own take may have deleted the item.
-        item = self.view.ahead(name)
+        item = self.view.ahead(name) or checked(await self._answer(name))
         if item is None:
-            try:
-                item = checked(await self._answer(name))
-            except zkwire.NoNodeError:
-                return None
+            return None
         removing = self._nodes.in_background(self._remove(name, item))
         try:
             await asyncio.wait([removing])
@@ -254,7 +249,8 @@ class Consumer:
     async def _make_claim(self, name: str) -> Claimed | None:
         """Create the taken node and the claim's own node, and read both item and claim, in one write."""
         while True:
-            path = self._nodes.taken_node(f"_c_{self._zk.unique_id()}")
+            own_name = f"_c_{self._zk.unique_id()}"
+            path = self._nodes.taken_node(own_name)
             try:
                 item, claim = await self._commit_claim(name, path)
             except zkwire.TransactionError as refused:
@@ -269,14 +265,17 @@ class Consumer:
                 # It was not carried out, or its node went with its session or by hand: the taken node may be left.
                 await self._nodes.free(name, claim=path, session_id=self._zk.session_id)
                 continue
-            claimed = Claimed(name, b"", path, claim.stat.czxid, claim.stat.ephemeral_owner)
+            own_node = TicketNode(path, own_name, claim.stat.czxid, claim.stat.ephemeral_owner)
+            claimed = Claimed(name, own_node)
             try:
-                claimed.data = checked(item).data
-            except ZooKeeperError as error:
+                found = checked(item)
+            except ZooKeeperError:
                 self._hand_back(claimed)
-                if isinstance(error, zkwire.NoNodeError):
-                    return None
                 raise
+            if found is None:
+                self._hand_back(claimed)
+                return None
+            claimed.data = found.data
             return claimed
 
     async def _commit_claim(self, name: str, path: str) -> tuple[object, object]:
@@ -313,7 +312,7 @@ class Consumer:
         Cancellation:
             The item is handed back, as after any error.
         """
-        session_id = claimed.session_id
+        session_id = claimed.node.session_id
         try:
             while not self._zk.certain_for(session_id) and self._zk.session_id == session_id:
                 await certify(self._zk)
@@ -329,8 +328,8 @@ class Consumer:
             self._hand_back(claimed)
 
     def _hand_back(self, claimed: Claimed) -> None:
-        self._nodes.discard(self._nodes.taken_node(claimed.name), claimed.session_id)
-        self._nodes.discard(claimed.path, claimed.session_id)
+        self._nodes.discard(self._nodes.taken_node(claimed.name), claimed.node.session_id)
+        self._nodes.discard(claimed.node.path, claimed.node.session_id)
 
 
 def _raise_unless_lost(refused: zkwire.TransactionError) -> None:

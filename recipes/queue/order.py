@@ -32,8 +32,8 @@ _WINDOW_SHARE: Final = 16
 _MOST_LOSSES: Final = 3
 
 
-def checked_priority(priority: int) -> int:
-    """Return `priority` if it is valid.
+def check_priority(priority: int) -> None:
+    """Raise an error unless `priority` is valid.
 
     Raises:
         ValueError: if it is not a priority, as TypeError.
@@ -42,7 +42,6 @@ def checked_priority(priority: int) -> int:
         raise TypeError(f"a priority is an int, not {priority!r}")
     if not 0 <= priority <= LOWEST_PRIORITY:
         raise ValueError(f"a priority is from 0, the most urgent, to {LOWEST_PRIORITY}, not {priority}")
-    return priority
 
 
 def prefix(priority: int) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 import zkwire
 from recipes.common.retrying import read, until_answered
 from recipes.common.warn_once import WarnOnce
-from recipes.queue.nodes import Nodes
+from recipes.queue.nodes import Nodes, found
 from zkwire import GetData, Node, ZooKeeperError, join_path
 
 _log = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ class UnusableItemError(ZooKeeperError):
     """
 
 
-def checked(item: object) -> Node:
-    """Return the item that was read, or raise the error of its read.
+def checked(item: object) -> Node | None:
+    """Return the item that was read, None if it is gone, or raise the error of its read.
 
     Raises:
         UnusableItemError: if it cannot be taken.
@@ -50,12 +50,10 @@ def checked(item: object) -> Node:
         raise UnusableItemError(UNREADABLE)
     if isinstance(item, zkwire.ProtocolError):
         raise UnusableItemError(TOO_LARGE)
-    if isinstance(item, BaseException):
-        raise item
-    assert isinstance(item, Node)
-    if item.stat.num_children:
+    node: Node | None = found(item)
+    if node is not None and node.stat.num_children:
         raise UnusableItemError(HAS_CHILDREN)
-    return item
+    return node
 
 
 class Quarantine:

@@ -20,7 +20,7 @@ from recipes.line.locking import Hold
 from recipes.queue.claims import Claim, Item, claims
 from recipes.queue.consumer import Consumer
 from recipes.queue.nodes import Nodes
-from recipes.queue.order import DEFAULT_PRIORITY, checked_priority
+from recipes.queue.order import DEFAULT_PRIORITY, check_priority
 from recipes.queue.producer import Producer
 from zkwire import ACL, Client, WatchSet
 
@@ -122,7 +122,7 @@ class Queue:
         All errors of `put` are raised, too.
         """
         checked_within(within)
-        checked_priority(priority)
+        check_priority(priority)
         if isinstance(items, _NO_SERIES) or not isinstance(items, Iterable):
             raise TypeError(f"put_many takes a list or another sequence of bytes, not {type(items).__name__}")
         wanted = []

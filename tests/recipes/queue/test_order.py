@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.queue.order import Listing, checked_priority, in_order, name_before, prefix
+from recipes.queue.order import Listing, check_priority, in_order, name_before, prefix
 
 
 def name(priority: int, number: int) -> str:
@@ -68,13 +68,13 @@ def test_the_name_before_another_one_comes_first(number: str, before: str) -> No
 @pytest.mark.parametrize("priority", [-1, 1000])
 def test_a_priority_is_from_0_to_999(priority: int) -> None:
     with pytest.raises(ValueError, match=str(priority)):
-        checked_priority(priority)
+        check_priority(priority)
 
 
 @pytest.mark.parametrize("priority", [True, 1.0, "1", None])
 def test_a_priority_is_an_int(priority: object) -> None:
     with pytest.raises(TypeError):
-        checked_priority(priority)  # type: ignore[arg-type]
+        check_priority(priority)  # type: ignore[arg-type]
 
 
 def filled(count: int) -> Listing:
