@@ -86,42 +86,34 @@ class Consumer:
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
-    async def get(self, *, has_looked: bool = False) -> bytes | None:
+    async def get(self) -> bytes | None:
         """Take the first item out of the queue and return its data, None without one.
-
-        Args:
-            has_looked: Whether the last look was made for this call, among others.
 
         Cancellation:
             An item that was taken is put back in its place.
         """
-        return await self._take_first(self._get, is_get=True, has_looked=has_looked)
+        return await self._take_first(self._get, is_get=True)
 
-    async def claim(self, *, has_looked: bool = False) -> Claimed | None:
+    async def claim(self) -> Claimed | None:
         """Claim the first item, None without one; the claim's session is certain to be alive when this returns.
-
-        Args:
-            has_looked: As for `get`.
 
         Cancellation:
             An item that was claimed is handed back.
         """
         while True:
-            claimed = await self._take_first(self._claim, is_get=False, has_looked=has_looked)
+            claimed = await self._take_first(self._claim, is_get=False)
             if claimed is None or await self._is_certain(claimed):
                 return claimed
             self.view.listing.expire()
 
-    async def _take_first(
-        self, take: Callable[[str], Awaitable[T | None]], *, is_get: bool, has_looked: bool
-    ) -> T | None:
+    async def _take_first(self, take: Callable[[str], Awaitable[T | None]], *, is_get: bool) -> T | None:
         """Call `take` with one item after the other until it returns something; return that, None without items."""
         listing = self.view.listing
         is_fresh = False  # whether this call has looked by itself
         while True:
-            if self.view.must_look(has_looked=has_looked):
+            if self.view.is_stale:
                 await self.view.look(read_ahead=is_get)
-                is_fresh = has_looked = True
+                is_fresh = True
             name = listing.pick(int(self._zk.unique_id()[:8], 16))
             if name is None:
                 return None
@@ -140,7 +132,6 @@ class Consumer:
                 listing.lost(is_fresh=is_fresh)
             finally:
                 self.view.being_taken.discard(name)
-            has_looked = has_looked and bool(listing)
 
     # -- getting ----------------------------------------------------------------------------------------------------
 

@@ -95,11 +95,10 @@ class Listing:
     An item that another consumer took after it was listed here is not a sign of competition: consumers that take one
     after the other keep the strict order.
 
-    Attributes: `window`, its size, 0 while there is no competition; `is_expired`, whether every call needs a new
-    listing before it tries an item.
+    Attributes: `window`, its size, 0 while there is no competition.
     """
 
-    __slots__ = ("_last_window", "_losses", "_names", "_takes_left", "is_expired", "window")
+    __slots__ = ("_last_window", "_losses", "_names", "_takes_left", "window")
 
     def __init__(self) -> None:
         self.window = 0
@@ -111,8 +110,8 @@ class Listing:
 
     @property
     def is_stale(self) -> bool:
-        """Whether a call that has begun after the listing needs a new one before it tries an item."""
-        return not self._names or self.is_expired or self._takes_left <= 0
+        """Whether a call needs a new listing before it tries an item."""
+        return not self._names or self._takes_left <= 0
 
     def next(self, count: int) -> list[str]:
         """Return the first `count` known items, or fewer."""
@@ -128,11 +127,10 @@ class Listing:
         self._names = [name for name in in_order(names, base) if name not in without]
         self._takes_left = self.takes_of_one_look
         self._losses = 0  # in a row
-        self.is_expired = False
 
     def expire(self) -> None:
         """Require a new listing before the next take."""
-        self.is_expired = True
+        self._takes_left = 0
 
     def pick(self, roll: int) -> str | None:
         """Return the item to try next and remove it from the known ones; None when there is none.
@@ -169,4 +167,4 @@ class Listing:
             self.window = self._last_window = min(_LARGEST_WINDOW, 2 * self._last_window or 2)
         self._losses += 1
         if self._losses >= _MOST_LOSSES:
-            self.is_expired = True
+            self.expire()

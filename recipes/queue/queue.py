@@ -27,7 +27,7 @@ from zkwire import ACL, Client, WatchSet
 T = TypeVar("T")
 
 # One of the two ways of taking an item; returns None if none is there.
-Take: TypeAlias = Callable[..., Awaitable[T | None]]
+Take: TypeAlias = Callable[[], Awaitable[T | None]]
 
 # Iterables that are no series of items: one item, or items without an order.
 _NO_SERIES: Final = (str, bytes, bytearray, memoryview, set, frozenset, Mapping)
@@ -252,7 +252,7 @@ class Queue:
             await waiter.wait()
             waiter.clear()
             if self._waiters[0] is not waiter:
-                taken = await take(has_looked=True)
+                taken = await take()
                 if taken is not None:
                     return taken
         if not self._consumer.view.has_nodes:
@@ -276,7 +276,7 @@ class Queue:
                     await view.wait_for_change(watches)
                 else:
                     self._call(1, len(view.listing))
-                    taken = await take(has_looked=True)
+                    taken = await take()
                     if taken is not None:
                         return taken
 

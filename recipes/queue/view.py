@@ -53,14 +53,10 @@ class View:
 
     # -- looking ----------------------------------------------------------------------------------------------------
 
-    def must_look(self, *, has_looked: bool) -> bool:
-        """Return whether a call needs a new list before it tries an item.
-
-        Args:
-            has_looked: Whether the last list was read for this call, among others.
-        """
-        is_stale = self.listing.is_stale if not has_looked else self.listing.is_expired
-        return is_stale or asyncio.get_running_loop().time() >= self._believed_until
+    @property
+    def is_stale(self) -> bool:
+        """Whether a call needs a new list before it tries an item."""
+        return self.listing.is_stale or asyncio.get_running_loop().time() >= self._believed_until
 
     async def look(self, *, read_ahead: bool) -> None:
         """Learn which items can be taken, by reads that are sent after this call.
@@ -105,7 +101,7 @@ class View:
         except zkwire.ProtocolError:
             if not ahead:
                 raise
-            self._size_ahead = _MOST_BYTES_AHEAD  # one of the items may be too large for an answer
+            # One of the items may be too large for an answer.
             await self._list(being_taken, (), watches, taken_watches)
             return
         names, taken_names = child_names(entries), child_names(taken)

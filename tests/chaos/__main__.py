@@ -4,8 +4,7 @@ Three servers and an observer, eight client processes on all recipes at once; se
 and restarted, links are cut, stalled and delayed.  Afterwards the history is checked.  docs/reliability.md says what is
 promised.  The exit status is 0 without a violation, 1 with one, 2 when the run itself has failed.
 
-With `--broken NAME` the recipes are broken on purpose, and the run must find a violation; with `--broken all` each
-fault is put in, one after the other, and the exit status is 0 when each was caught.
+With `--broken NAME` the recipes are broken on purpose, and the run must find a violation.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from typing import Final
 from tests.chaos.arena import in_memory
 from tests.chaos.broken import BROKEN
 from tests.chaos.report import report
-from tests.chaos.run import Outcome, Plan, play
+from tests.chaos.run import Plan, play
 from zkwire.testing import ServerFailedError
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -35,7 +34,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0, help="for how long to play faults (default: 5)")
     parser.add_argument("--seed", help="play the faults of this seed; a run prints its seed")
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--broken", choices=[*sorted(BROKEN), "all"], help="break the recipes on purpose")
+    parser.add_argument("--broken", choices=sorted(BROKEN), help="break the recipes on purpose")
     parser.add_argument("--in-memory", action="store_true", help="one server in memory, which has no faults itself")
     parser.add_argument("--logs", type=Path, default=ROOT / "build" / "chaos", help="the folder of the logs")
     options = parser.parse_args()
@@ -53,10 +52,6 @@ async def _main(options: argparse.Namespace) -> int:
     seed = options.seed or f"{random.randrange(1 << 32):08x}"
     seconds = 60 * options.minutes
     try:
-        if options.broken == "all":
-            caught = [await _is_caught(options, f"{seed}-{name}", seconds, name) for name in BROKEN]
-            print(f"{sum(caught)} of {len(caught)} caught")
-            return 0 if all(caught) else 1
         status = 0
         for number in range(math.ceil(seconds / ROUND)):
             if not status:
@@ -68,24 +63,15 @@ async def _main(options: argparse.Namespace) -> int:
     return 2
 
 
-async def _is_caught(options: argparse.Namespace, seed: str, seconds: float, name: str) -> bool:
-    found = (await _played(options, seed, seconds, (name,))).violations
-    verdict = f"caught, {len(found)} violations; the first: {found[0].name}: {found[0].text}" if found else "MISSED"
-    print(f"{name}, seed {seed}: {verdict}", flush=True)
-    return bool(found)
-
-
 async def _round(options: argparse.Namespace, seed: str, seconds: float) -> int:
-    outcome = await _played(options, seed, seconds, (options.broken,) if options.broken else ())
+    broken = (options.broken,) if options.broken else ()
+    folder = options.logs / time.strftime(f"%m%d-%H%M%S-{seed}")
+    print(f"seed {seed}: {seconds:g} s of faults; the log will be {folder}/history.log", flush=True)
+    plan = Plan(seed, seconds, folder, options.clients, broken)
+    outcome = await play(plan, in_memory() if options.in_memory else None)
     for line in report(outcome):
         print(line, flush=True)
     return 1 if outcome.violations else 0
-
-
-async def _played(options: argparse.Namespace, seed: str, seconds: float, broken: tuple[str, ...]) -> Outcome:
-    folder = options.logs / time.strftime(f"%m%d-%H%M%S-{seed}")
-    print(f"seed {seed}: {seconds:g} s of faults; the log will be {folder}/history.log", flush=True)
-    return await play(Plan(seed, seconds, folder, options.clients, broken), in_memory() if options.in_memory else None)
 
 
 if __name__ == "__main__":

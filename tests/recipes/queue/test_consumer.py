@@ -21,7 +21,7 @@ from tests.support.queues import (
     settled,
     three_are_there,
 )
-from tests.support.recipes import no_task_stays, outcome, until
+from tests.support.recipes import no_task_stays, outcome
 from zkwire import Client
 from zkwire.testing import Server, VirtualClock
 from zkwire.testing.memory.faults import Hold
@@ -92,21 +92,6 @@ async def test_a_repeated_take_does_not_take_a_later_item_of_the_same_name(is_de
         await Queue(zk, PATH).put(b"new")
         refusing.end()
         assert await getting == b"new"
-
-
-@pytest.mark.limit(10)
-async def test_the_time_limit_of_a_get_holds_when_the_connection_is_lost_while_it_puts_back() -> None:
-    async with clients() as (server, (zk, other)):
-        await Queue(other, PATH).put(b"x")
-        with server.hold_replies("multi", session=zk.session_id) as taking:
-            getting = asyncio.create_task(Queue(zk, PATH).get(within=0.05))
-            await taking.until_hit()
-            await until(lambda: getting.cancelling() > 0)  # by the time limit; it waits until the item is put back
-            with server.refuse_connections():
-                server.drop(zk.session_id)
-                with pytest.raises(TimeoutError):
-                    await getting
-        assert await Queue(other, PATH).get() == b"x"
 
 
 @asynccontextmanager

@@ -83,15 +83,6 @@ def filled(count: int) -> Listing:
     return listing
 
 
-def test_without_competition_the_choice_is_always_the_first_item() -> None:
-    listing = filled(10)
-    for number in range(10):
-        assert listing.next(1)[0] == name(100, number)
-        assert listing.pick(12345) == name(100, number)
-    assert listing.pick(12345) is None
-    assert not listing
-
-
 def test_the_window_does_not_reach_into_a_less_urgent_priority() -> None:
     listing = Listing()
     listing.fill([name(50, 7), name(50, 8), *(name(100, number) for number in range(100)), name(999, 0)], (), 0)
@@ -106,33 +97,35 @@ def test_the_window_does_not_reach_into_a_less_urgent_priority() -> None:
 def test_what_a_listing_knows() -> None:
     listing = Listing()
 
-    def answers() -> tuple[int, str | None, bool, bool]:
-        return len(listing), next(iter(listing.next(1)), None), listing.is_stale, listing.is_expired
+    def answers() -> tuple[int, str | None, bool]:
+        return len(listing), next(iter(listing.next(1)), None), listing.is_stale
 
     names = [name(100, number) for number in range(150)]
-    assert answers() == (0, None, True, False)
+    assert answers() == (0, None, True)
     listing.fill(reversed(names), {names[0], "another"}, 0)
-    assert answers() == (149, names[1], False, False)
+    assert answers() == (149, names[1], False)
     for number, is_stale in ((1, False), (2, True)):  # it serves for two takes
         assert listing.pick(7) == names[number]
         listing.won()
-        assert answers() == (148 - number + 1, names[number + 1], is_stale, False)
+        assert answers() == (149 - number, names[number + 1], is_stale)
+    listing.fill(names, (), 0)
     listing.expire()
-    assert answers() == (147, names[3], True, True)
+    assert answers() == (150, names[0], True)
     listing.fill(names, (), 0)
     for number in range(2):  # two losses, then a new list: they are forgotten
         assert listing.pick(0) == names[number]
         listing.lost(is_fresh=False)
     listing.fill(names, (), 0)
     for number in range(3):
-        assert not listing.is_expired
+        assert not listing.is_stale
         assert listing.pick(0) == names[number]
         listing.lost(is_fresh=False)
-    assert answers() == (147, names[3], True, True)
+    assert answers() == (147, names[3], True)
     listing.fill(names[:1], (), 0)
-    assert answers() == (1, names[0], False, False)
+    assert answers() == (1, names[0], False)
     assert listing.pick(0) == names[0]
-    assert answers() == (0, None, True, False)
+    assert answers() == (0, None, True)
+    assert listing.pick(0) is None
 
 
 @pytest.mark.parametrize(("count", "takes"), [(0, 1), (63, 1), (64, 1), (127, 1), (128, 2), (192, 3)])

@@ -1,26 +1,24 @@
 """Putting items: each put is carried out once, in order, all or nothing, and within the bound of the queue."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.everywhere import no_watch_stays, scene
+from tests.support.everywhere import no_watch_stays
 from tests.support.locks import watch_count
-from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
     PATH,
     Counting,
     clients,
-    contents,
     drain,
     numbers,
     settled,
 )
-from tests.support.recipes import line, outcome, until, until_line, until_watches
+from tests.support.recipes import line, outcome, until, until_line
 from zkwire import Client
-from zkwire.testing import RealServer
 
 # -- order ------------------------------------------------------------------------------------------------------------
 
@@ -49,43 +47,7 @@ async def test_concurrent_puts_keep_the_order_of_the_calls() -> None:
         await settled(zk, PATH)
 
 
-# -- lost answers -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("carried_out", [False, True])
-async def test_a_put_whose_session_ends_with_its_answer_may_have_been_applied(carried_out: bool) -> None:
-    async with scene() as stage:
-        queue = Queue(stage.zk, stage.path)
-        await queue.put(b"0")
-        async with answer_lost(stage, queue.put(b"1"), carried_out=carried_out) as putting:
-            stage.server.expire(stage.zk.session_id)
-        with pytest.raises(zkwire.ConnectionLostError) as caught:
-            await putting
-        assert caught.value.maybe_applied
-        await queue.put(b"2")
-        assert await contents(stage) == ([b"0", b"1", b"2"] if carried_out else [b"0", b"2"])
-
-
 # -- the bound --------------------------------------------------------------------------------------------------------
-
-
-async def test_producers_wait_for_room_in_their_order(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        queue = Queue(zk, path, 2)
-        await queue.put_many([b"0", b"1"])
-        with pytest.raises(TimeoutError, match=path):
-            await queue.put(b"never", within=0.05)
-        waiting = []
-        for number in range(2, 6):
-            waiting.append(asyncio.create_task(Queue(other, path, 2).put(b"%d" % number)))
-            await until_line(zk, f"{path}/producers", number - 1)
-        for number in range(6):
-            assert await queue.size() == 2 or number > 4
-            assert await queue.get() == b"%d" % number
-            if number < 4:
-                await waiting[number]
-        await settled(zk, path)
-        await until_watches(zookeeper, 0)
 
 
 @pytest.mark.parametrize("operation", ["multi", "setData"])
@@ -168,43 +130,27 @@ async def test_a_producer_that_knows_of_room_does_not_overtake_a_waiting_one() -
         assert await drain(queue) == numbers(2, 6)
 
 
-async def test_a_producer_that_comes_too_late_three_times_enters_the_line() -> None:
-    async with clients() as (server, (zk, other)):
-        queue, faster = Queue(zk, PATH, 9), Queue(other, PATH, 9)
-        await faster.put(b"0")
-        room = f"{PATH}/room"
-        looks = [
-            server.hold_replies("getData", path=room, session=zk.session_id, nth=nth, times=1) for nth in (1, 2, 3)
-        ]
-        with server.hold_replies("multi", session=zk.session_id, nth=4, times=1) as fourth:
-            putting = asyncio.create_task(queue.put(b"slow"))
-            for number, look in enumerate(looks):
-                await look.until_hit()
-                assert await line(other, f"{PATH}/producers") == []
-                await faster.put(b"%d" % (number + 1))
-                look.release()
-            await fourth.until_hit()
-            assert len(await line(other, f"{PATH}/producers")) == 1
-        await putting
-        assert await drain(queue) == [*numbers(4), b"slow"]
-
-
-async def test_a_put_that_must_not_wait_looks_again_however_often_it_comes_too_late() -> None:
+@pytest.mark.parametrize(("within", "count"), [(None, 3), (0, 5)])
+async def test_a_producer_that_comes_too_late_three_times_enters_the_line_unless_it_must_not_wait(
+    within: float | None, count: int
+) -> None:
     """There is room each time."""
     async with clients() as (server, (zk, other)):
         queue, faster = Queue(zk, PATH, 9), Queue(other, PATH, 9)
         await faster.put(b"0")
-        room = f"{PATH}/room"
-        looks = [
-            server.hold_replies("getData", path=room, session=zk.session_id, nth=nth, times=1) for nth in range(1, 6)
-        ]
-        putting = asyncio.create_task(queue.put(b"slow", within=0))
-        for number, look in enumerate(looks, 1):
-            await look.until_hit()
-            await faster.put(b"%d" % number)
-            look.release()
+        ours: dict[str, Any] = {"session": zk.session_id, "times": 1}
+        looks = [server.hold_replies("getData", path=f"{PATH}/room", nth=1 + n, **ours) for n in range(count)]
+        with server.hold_replies("multi", nth=count + 1, **ours) as last:
+            putting = asyncio.create_task(queue.put(b"slow", within=within))
+            for number, look in enumerate(looks, 1):
+                await look.until_hit()
+                assert await line(other, f"{PATH}/producers") == []
+                await faster.put(b"%d" % number)
+                look.release()
+            await last.until_hit()
+            assert len(await line(other, f"{PATH}/producers")) == (within is None)
         await putting
-        assert await drain(queue) == [*numbers(6), b"slow"]
+        assert await drain(queue) == [*numbers(count + 1), b"slow"]
 
 
 async def test_a_producer_that_waits_for_room_writes_once_and_not_at_each_take() -> None:
@@ -325,22 +271,6 @@ async def test_a_put_leaves_out_names_that_are_taken_until_there_are_too_many(
 
 
 # -- members that do not agree ----------------------------------------------------------------------------------------
-
-
-async def test_producers_whose_maxsize_differs_get_an_error_that_names_both() -> None:
-    async with clients() as (_, (zk, other)):
-        queue, strange = Queue(zk, PATH, 2), Queue(other, PATH, 3)
-        await queue.put_many(numbers(2))
-        with pytest.raises(ValueError, match=f"{PATH} has maxsize 2, not 3"):
-            await strange.put(b"2")
-        waiting = asyncio.create_task(queue.put(b"2"))
-        await until_line(other, f"{PATH}/producers", 1)
-        with pytest.raises(ValueError, match=f"{PATH} has maxsize 2, not 3"):
-            await strange.put(b"3")
-        assert await strange.get() == b"0"  # a consumer need not know the number
-        await waiting
-        assert await drain(strange) == [b"1", b"2"]
-        await settled(zk, PATH)
 
 
 async def test_a_changed_maxsize_counts_for_producers_that_put_before_and_for_those_that_wait() -> None:

@@ -89,20 +89,6 @@ async def test_put_many_takes_only_items_that_have_an_order(bad: Any) -> None:
 # -- waiting ----------------------------------------------------------------------------------------------------------
 
 
-async def test_waiting_consumers_are_served_in_the_order_of_their_calls(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        waiting = []
-        for number in range(5):
-            waiting.append(asyncio.create_task(Queue(other, path).get()))
-            await until_line(zk, f"{path}/consumers", number + 1)
-        queue = Queue(zk, path)
-        for number in range(5):
-            await queue.put(b"%d" % number)
-            assert await waiting[number] == b"%d" % number
-        await settled(zk, path)
-        await until_watches(zookeeper, 0)
-
-
 @pytest.mark.limit(10)
 async def test_a_get_within_0_seconds_takes_what_is_there_and_does_not_wait() -> None:
     async with clients() as (server, (zk, other)):
