@@ -104,7 +104,7 @@ def test_a_null_name_is_refused_as_when_decoded_at_once() -> None:
 )
 def test_no_step_decodes_more_than_some_thousand_values(kind: type[Record], data: bytes) -> None:
     _, steps = _stepped(kind, data)
-    assert steps >= 20
+    assert 20 <= steps <= 100
 
 
 def test_every_vector_in_a_reply_is_its_first_field() -> None:
