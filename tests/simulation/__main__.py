@@ -7,12 +7,12 @@
 The exit status is 1 if a schedule has failed.  A failing schedule is printed as it was and shortened, and last as the
 JSON text that `--play` reads: keep it in tests/simulation/kept/, under a name that says what was wrong.
 
-How to add a scenario: a module in tests/simulation/scenarios/ with a subclass of Scenario (see scenario.py), and a line
-in scenarios/all.py.  The class says what steps are drawn for one player (`kinds` and what follows it), what it needs
-(`equip`), how a step is done (a method `do_...` for each kind), which nodes must be gone at the end (`left`), and what
-is checked: `Guard` in checks.py for all that is held, and anything else by `self.stage.fail(...)`.  Everything runs in the players' event
-loops and in virtual time: no real clock, no thread, no randomness but from `player.rng`.  scenarios/lock.py is the
-pattern for what is held, scenarios/client.py for checks of another kind.  Run it alone by `--scenario NAME`.
+How to add a scenario: a module in tests/simulation/scenarios/ with a subclass of Scenario (see scenario.py).  The class
+says what steps are drawn for one player (`kinds` and what follows it), what it needs (`equip`), how a step is done (a
+method `do_...` for each kind), which nodes must be gone at the end (`left`), and what is checked: `Guard` in checks.py
+for all that is held, and anything else by `self.stage.fail(...)`.  Everything runs in the players' event loops and in
+virtual time: no real clock, no thread, no randomness but from `player.rng`.  scenarios/lock.py is the pattern for what
+is held, scenarios/client.py for checks of another kind.  Run it alone by `--scenario NAME`.
 
 How to add a fault: see faults.py.  How to add a siege, in which faults come together at the worst time: see sieges.py.
 """
@@ -35,7 +35,6 @@ from tests.simulation.schedule import Schedule, from_json
 from tests.simulation.stage import simulated
 
 _CHUNK: Final = 50
-_TOLD: Final = 5000  # after so many schedules a line says how far it is
 _MOST_SHOWN: Final = 5  # failures that are shortened and printed in full
 
 
@@ -78,8 +77,6 @@ def main() -> int:
             for name, number, failure in found:
                 failed.append((name, number, failure))
                 print(f"FAILED: {name} {number}: {failure}", flush=True)
-            if (played := counts.total()) % _TOLD < count:
-                print(f"{played} of {options.seeds} schedules, {len(failed)} failed", flush=True)
     seconds = time.monotonic() - started
     for name, count in counts.items():
         if count:

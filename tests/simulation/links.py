@@ -10,6 +10,7 @@ This module knows nothing of ZooKeeper.
 """
 
 import asyncio
+import enum
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
@@ -25,21 +26,17 @@ _SPREAD: Final = _LONGEST - _SHORTEST
 _SPLIT: Final = 0.1  # how often one write arrives in two pieces
 
 
-class _Signal:
+class _Signal(enum.Enum):
     """What a connection carries beside bytes."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    CONNECT = enum.auto()
+    ACCEPTED = enum.auto()
+    REFUSED = enum.auto()
+    END = enum.auto()
+    RESET = enum.auto()
 
-    def __repr__(self) -> str:
-        return self._name
 
-
-_CONNECT = _Signal("connect")
-_ACCEPTED = _Signal("accepted")
-_REFUSED = _Signal("refused")
-_END = _Signal("end")
-_RESET = _Signal("reset")
+_CONNECT, _ACCEPTED, _REFUSED, _END, _RESET = _Signal
 
 
 class Listener(Protocol):
@@ -259,22 +256,17 @@ class Connection:
 
     def write(self, data: bytes) -> None:
         """Send bytes to the server."""
-        rng, windows = self.network.world.rng, self.network.windows
+        windows = self.network.windows
         self._in_flight += len(data)
         if windows and self._in_flight > windows.get(self.machine.name, self._in_flight):
             assert self._transport is not None
             self._transport.pause()
-        if len(data) > 1 and rng.random() < _SPLIT:
-            at = rng.randrange(1, len(data))
-            self._up.send(data[:at])
-            data = data[at:]
-        self._up.send(data)
+        self._send(self._up, data)
 
     def drained(self) -> None:
         """Let the client write again, if the kernel has taken enough."""
-        if self._transport is not None and self._in_flight <= self.network.windows.get(
-            self.machine.name, self._in_flight
-        ):
+        most = self.network.windows.get(self.machine.name, self._in_flight)
+        if self._transport is not None and self._in_flight <= most:
             self._transport.resume()
 
     def close_client(self) -> None:
@@ -301,19 +293,17 @@ class Connection:
 
     # -- the server's side ----------------------------------------------------------------------------------------
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the server has the connection."""
-        return self._is_accepted
-
     def send(self, data: bytes) -> None:
         """Send bytes to the client."""
+        self._send(self._down, data)
+
+    def _send(self, stream: "Stream[bytes | _Signal]", data: bytes) -> None:
         rng = self.network.world.rng
         if len(data) > 1 and rng.random() < _SPLIT:
             at = rng.randrange(1, len(data))
-            self._down.send(data[:at])
+            stream.send(data[:at])
             data = data[at:]
-        self._down.send(data)
+        stream.send(data)
 
     def close(self, *, reset: bool = False) -> None:
         """Close the server's end; `reset`, as the kernel does for a process that has died."""
@@ -328,7 +318,6 @@ class Connection:
             self._is_accepted = listener.accept(self)
             if self._is_accepted:
                 self.network.connections[self] = None
-            if self._is_accepted:
                 self._down.send(_ACCEPTED)
             else:
                 self._down.end(_REFUSED)
@@ -355,9 +344,8 @@ class Connection:
         """
         for stream in (self._up, self._down):
             torn = stream.cut(at_once=stream is lost)
-            if (
-                isinstance(torn, bytes) and torn and stream is not lost
-            ):  # of a piece that was torn before, nothing may be left
+            # Of a piece that was torn before, nothing may be left.
+            if isinstance(torn, bytes) and torn and stream is not lost:
                 stream.send(torn[: self.network.world.rng.randrange(len(torn))])
             stream.end(_RESET)
 
@@ -442,11 +430,10 @@ class _Transport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._is_closing
 
-    def abort(self) -> None:
-        self._close(None)
-
     def close(self) -> None:
         self._close(None)
+
+    abort = close
 
     def _close(self, error: Exception | None) -> None:
         if not self._is_closing:

@@ -19,11 +19,11 @@ This module knows nothing of ZooKeeper.
 
 import asyncio
 import contextlib
-import contextvars
 import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
+from contextvars import Context, copy_context
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
@@ -151,9 +151,9 @@ class _Handle:
     __slots__ = ("args", "callback", "context", "due")
 
     def __init__(
-        self, due: float, callback: Callable[..., object], args: Sequence[Any], context: contextvars.Context | None
+        self, due: float, callback: Callable[..., object], args: Sequence[Any], context: Context | None
     ) -> None:
-        self.context = contextvars.copy_context() if context is None else context
+        self.context = copy_context() if context is None else context
         self.callback: Callable[..., object] | None = callback
         self.args = args
         self.due = due
@@ -176,31 +176,24 @@ class _Handle:
         return self.due
 
 
-class _Future(asyncio.Future[Any]):
-    """A future with a hash that is the same in each run: the product puts futures into sets."""
+class _Numbered:
+    """An object with a hash that is the same in each run: the product puts futures and tasks into sets."""
 
     _number = 0
 
     def __hash__(self) -> int:
-        return _number_of(self)
+        if not self._number:
+            machine: Machine = self.get_loop()  # type: ignore[attr-defined]
+            self._number = machine.world.next_number()
+        return self._number
 
 
-class _Task(asyncio.Task[Any]):
-    """A task with a hash that is the same in each run."""
-
-    _number = 0
-
-    def __hash__(self) -> int:
-        return _number_of(self)
+class _Future(_Numbered, asyncio.Future[Any]):
+    pass
 
 
-def _number_of(hashed: _Future | _Task) -> int:
-    """Return its number, which it gets when it is first asked for."""
-    if not hashed._number:
-        machine = hashed.get_loop()
-        assert isinstance(machine, Machine)
-        hashed._number = machine.world.next_number()
-    return hashed._number
+class _Task(_Numbered, asyncio.Task[Any]):
+    pass
 
 
 class Machine(asyncio.BaseEventLoop):
@@ -344,34 +337,32 @@ class Machine(asyncio.BaseEventLoop):
 
     # -- callbacks ------------------------------------------------------------------------------------------------
 
-    def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
+    def call_soon(self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None) -> Any:
         handle = _Handle(0.0, callback, args, context)
         self._ready.append(handle)
         if not self._is_queued and not self._stops:
             self._is_queued = True
             self.world.runnable.append(self)
-        return handle  # type: ignore[return-value]
+        return handle
 
     def call_soon_threadsafe(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> Any:
         if self._is_closed:
             raise RuntimeError("Event loop is closed")
         return self.call_soon(callback, *args, context=context)
 
     def call_later(
-        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> Any:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
     def call_at(
-        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> Any:
         handle = _Handle(when, callback, args, context)
         self._set_timer(handle)
-        return handle  # type: ignore[return-value]
+        return handle
 
     def _set_timer(self, handle: _Handle) -> None:
         if handle.due <= self.time():
@@ -450,7 +441,7 @@ class Machine(asyncio.BaseEventLoop):
         coro: Generator[Any, None, T] | Coroutine[Any, Any, T],
         *,
         name: object = None,
-        context: contextvars.Context | None = None,
+        context: Context | None = None,
     ) -> asyncio.Task[T]:
         task = _Task(coro, loop=self, name=None if name is None else str(name), context=context)
         self._tasks.append(task)

@@ -34,13 +34,13 @@ def make(scenario: str, number: int) -> Schedule:
     """Return the schedule of that number."""
     rng = Random(f"{scenario} {number}")
     kind = SCENARIOS[scenario]
-    shape = dataclasses.replace(random_shape(rng), **random_habits(Random(f"{scenario} {number} habits")))
+    shape = dataclasses.replace(random_shape(rng), **random_habits(rng))
     actors = tuple(
         random_actor(rng, f"c{index + 1}", shape, kind.tasks(rng, shape.tick))
         for index in range(rng.randint(*kind.players))
     )
     schedule = Schedule(scenario, number, shape, actors, random_faults(rng, shape, actors))
-    return with_lags(Random(f"{scenario} {number} lags"), besieged(rng, schedule, kind))
+    return with_lags(rng, besieged(rng, schedule, kind))
 
 
 def play(schedule: Schedule, *, collect: bool = False) -> Outcome:

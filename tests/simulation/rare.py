@@ -3,29 +3,25 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.ensemble.history import ClientConnection, Pending
+from tests.simulation.ensemble.history import ClientConnection
 from tests.simulation.ensemble.server import SimulatedServer
-from zkwire.wire.requests import SetWatches2Request, SetWatchesRequest
 
 if TYPE_CHECKING:
     from tests.simulation.stage import Stage
 
 _LOOK_EVERY = 1.0  # seconds
-_SET_WATCHES = {SetWatchesRequest.opcode, SetWatches2Request.opcode}
 
 
 class Rare:
-    """Records what is rare in `seen`: looks again and again at all bodies, and at what servers answer."""
+    """Records what is rare in `seen`: looks again and again at all bodies, and at each handshake."""
 
     def __init__(self, stage: "Stage", seen: set[str]) -> None:
         self._stage, self._seen = stage, seen
-        self._epoch = self._opcode = 0
+        self._epoch = 0
         self._held: set[int] = set()  # sessions in which something was held
         self._certain: dict[Any, bool] = {}  # each body at the last look, and whether its lease was certain
         for server in stage.ensemble.servers:
             server.admit = self._admitting(server)  # type: ignore[method-assign]
-            server._request = self._requesting(server._request)  # type: ignore[method-assign]
-            server.enqueue = self._enqueuing(server.enqueue)  # type: ignore[method-assign, assignment]
         self._look()
 
     def _look(self) -> None:
@@ -68,21 +64,3 @@ class Rare:
                 with player.machine.inside():
                     return player.zk.certain_for(session_id) <= 0
         return False
-
-    def _requesting(self, request: Callable[[ClientConnection, bytes], None]) -> Callable[..., None]:
-        def noting(client: ClientConnection, payload: bytes) -> None:
-            self._opcode = int.from_bytes(payload[4:8], "big")
-            request(client, payload)
-
-        return noting
-
-    def _enqueuing(self, enqueue: Callable[[Pending], None]) -> Callable[[Pending], None]:
-        seen = self._seen
-
-        def noting(pending: Pending) -> None:
-            if pending.opcode == 0:
-                is_set_watches = self._opcode in _SET_WATCHES
-                seen.add("SetWatches is throttled" if is_set_watches else "a request is throttled")
-            enqueue(pending)
-
-        return noting

@@ -43,11 +43,6 @@ def test_a_machine_that_is_stopped_does_what_was_due_when_it_goes_on() -> None:
     world.at(5.0, machine.go_on)
     run(machine, task)
     assert world.now == pytest.approx(6.0)  # it had not begun before it was stopped
-    second = machine.create_task(after(1.0))
-    world.after(0.5, machine.stop_running)
-    world.after(5.0, machine.go_on)
-    run(machine, second)
-    assert second.result()[0] == pytest.approx(11.0)
     assert machine.suspended() == 0.0
 
 
@@ -64,19 +59,6 @@ def test_the_clock_of_a_suspended_machine_stands_still() -> None:
     assert task.result()[0] == pytest.approx(1.0)
     assert machine.suspended() == pytest.approx(4.5)
     assert world.now == pytest.approx(5.5)
-
-
-def test_each_turn_of_a_slow_machine_takes_time() -> None:
-    world = World(1)
-    machine = Machine(world, "m")
-    machine.slowness = 0.1
-
-    async def turns() -> None:
-        for _ in range(10):
-            await asyncio.sleep(0)
-
-    run(machine, machine.create_task(turns()))
-    assert world.now == pytest.approx(1.1)  # and a turn for what `run` has added to the task
 
 
 def played(on: str, begin: Callable[[asyncio.AbstractEventLoop, list[str]], None]) -> list[str]:

@@ -1,6 +1,5 @@
 """The simulated ensemble: what its servers do as real ones do, where a client's promise depends on it."""
 
-from tests.simulation.ensemble.disk import Disk
 from tests.simulation.ensemble.ensemble import Ensemble, Shape
 from tests.simulation.ensemble.habits import Habits
 from tests.simulation.ensemble.history import CREATE_SESSION, HEADER_SIZE, SYNC, ClientConnection, Pending, Transaction
@@ -22,32 +21,28 @@ def run_to(world: World, moment: float) -> None:
     world.run(until=lambda: world.now >= moment, limit=moment)
 
 
-def isolated_leader() -> tuple[World, Ensemble]:
-    """Return an ensemble whose first leader was isolated shortly after a ping."""
+def started(shape: Shape) -> tuple[World, Ensemble]:
+    """Return an ensemble that serves."""
     world = World(1)
-    network = Network(world)
-    ensemble = Ensemble(network, Shape(tick=1.0))
+    ensemble = Ensemble(Network(world), shape)
+    ensemble.preset(["/a"])
     ensemble.start()
-    run_to(world, _ISOLATED_AT)
-    for name in ("s2", "s3"):
-        network.block("s1", name)
-        network.block(name, "s1")
+    run_to(world, 1.0)
     return world, ensemble
 
 
-def test_a_follower_gives_up_a_silent_leader_after_sync_limit_ticks() -> None:
-    world, ensemble = isolated_leader()
-    old, follower = ensemble.servers[0], ensemble.servers[1]
+def test_a_silent_leader_is_given_up_after_sync_limit_and_gives_up_up_to_a_tick_later_while_another_one_leads() -> None:
+    world, ensemble = started(Shape(tick=1.0))
+    run_to(world, _ISOLATED_AT)
+    for name in ("s2", "s3"):
+        ensemble.network.block("s1", name)
+        ensemble.network.block(name, "s1")
+    old, follower, _ = ensemble.servers
     run_to(world, _LAST_PING + SYNC_LIMIT - 0.1)
     assert isinstance(follower.role, Learner)
     assert follower.role.leader is old
     run_to(world, _LAST_PING + SYNC_LIMIT + 0.1)
     assert not isinstance(follower.role, Learner) or follower.role.leader is not old
-
-
-def test_a_leader_gives_up_at_most_a_tick_later_than_its_followers_and_another_one_leads_meanwhile() -> None:
-    world, ensemble = isolated_leader()
-    old = ensemble.servers[0]
     run_to(world, _LAST_PING + SYNC_LIMIT + 0.9)
     assert isinstance(old.role, Leader)
     assert old.role.is_serving
@@ -59,11 +54,7 @@ def test_a_leader_gives_up_at_most_a_tick_later_than_its_followers_and_another_o
 
 
 def test_a_server_that_lags_carries_out_what_is_committed_and_answers_syncs_when_it_has_caught_up() -> None:
-    world = World(1)
-    ensemble = Ensemble(Network(world), Shape(tick=1.0))
-    ensemble.preset(["/a"])
-    ensemble.start()
-    run_to(world, 1.0)
+    world, ensemble = started(Shape(tick=1.0))
     leader, late, other = ensemble.servers
     late.lag()
     assert ensemble.delete("/a")
@@ -79,15 +70,6 @@ def test_a_server_that_lags_carries_out_what_is_committed_and_answers_syncs_when
     late.catch_up()
     assert "/a" not in late.replica.tree.nodes
     assert not sync.waits
-
-
-def started(shape: Shape) -> tuple[World, Ensemble]:
-    """Return an ensemble that serves."""
-    world = World(1)
-    ensemble = Ensemble(Network(world), shape)
-    ensemble.start()
-    run_to(world, 1.0)
-    return world, ensemble
 
 
 def submit(
@@ -194,16 +176,6 @@ def test_empty_containers_are_deleted_and_the_numbers_begin_again() -> None:
     assert all("/c" not in server.replica.tree.nodes for server in ensemble.servers)
 
 
-def test_what_comes_during_a_flush_is_flushed_together() -> None:
-    world, flushed = World(1), list[tuple[float, int]]()
-    disk = Disk(Process(world, "s1", Habits()), 0.1, lambda zxid: flushed.append((world.now, zxid)))
-    for zxid in (1, 2, 3):
-        disk.write(zxid)
-    run_to(world, 10.0)
-    assert [zxid for _, zxid in flushed] == [1, 2, 3]
-    assert flushed[0][0] < flushed[1][0] == flushed[2][0]
-
-
 def test_an_overloaded_server_refuses_together_what_has_waited_for_long() -> None:
     world, ensemble = started(Shape(tick=1.0, stall=2.0))
     server, taken = ensemble.servers[0], list[tuple[float, bool]]()
@@ -229,23 +201,3 @@ def test_after_a_stop_timers_and_what_has_come_race_unless_timers_are_first() ->
         process.go_on()
         orders.add(tuple(order))
     assert len(orders) == 6  # each thread keeps its order
-
-
-def test_the_clock_of_a_suspended_server_stands_still_and_idle_connections_are_closed_in_rounds() -> None:
-    world, ensemble = started(Shape(tick=1.0, sleeps=True, idle=10.0))
-    server = ensemble.servers[1]
-    before = server.clock()
-    server.pause()
-    run_to(world, 3.0)
-    server.go_on()
-    assert server.clock() == before
-    assert round(world.now + server._idle_base + server._until_idle(0.1), 9) % 10 == 0
-
-
-def test_a_server_says_its_mode_and_knows_the_others() -> None:
-    _, ensemble = started(Shape(tick=1.0, observers=1))
-    modes = [server._srvr().decode().split("Mode: ")[1].splitlines()[0] for server in ensemble.servers]
-    assert modes == ["leader", "follower", "follower", "observer"]
-    config = ensemble.servers[1].replica.tree.nodes["/zookeeper/config"].data or b""
-    assert b"server.1=s1:2888:3888:participant;s1:2181\n" in config
-    assert b"server.4=s4:2888:3888:observer;s4:2181\n" in config

@@ -16,7 +16,7 @@ from zkwire import Watch
 
 _ROOT: Final = "/data"
 _PAUSE: Final = 0.1  # seconds
-_LARGE: Final = 200_000  # bytes for each second of a step
+_LARGE: Final = 100_000  # bytes for each second of a step
 # Long names: the client's limit for a request is so small (see `options`) that it sets its watches again in chunks.
 _NODES: Final = [f"{_ROOT}/{'x' * 150}-{index}" for index in range(12)]
 

@@ -13,7 +13,6 @@ from tests.simulation.ensemble.history import Replica
 from tests.simulation.scenarios.lock import HeldScenario, held
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
-from zkwire.testing.memory.state import Settings
 
 _PATH: Final = "/limits/a"
 _FIRST: Final = 2
@@ -107,56 +106,47 @@ class SemaphoreScenario(HeldScenario):
             await self.act(player, step)
 
     async def do_resize(self, player: Player, step: Step) -> None:
-        before, permits = self._history.zxid(), int(step.amount)
+        before, permits = self._history.zxid, int(step.amount)
         await cast(Semaphore, player.tool).resize(permits)
         if permits not in self._history.numbers_since(before):
             self.stage.fail(f"{player.actor.name} has set {permits} permits, but there were {self._history}")
 
 
 class _History:
-    """The history of the number of permits and of the tickets, from a copy of what the servers have carried out."""
+    """The history of the number of permits and of the tickets; `zxid` is the last one that a server has carried out."""
 
     def __init__(self, stage: Stage) -> None:
-        self._servers, self._strangers = stage.ensemble.servers, stage.ensemble.strangers
-        self._copy = Replica(Settings())
-        self._applied = 0
+        self.zxid = 0
+        self._strangers = stage.ensemble.strangers
         self._numbers: list[tuple[int, int]] = []  # zxids and numbers
-        self._have_owned: dict[str, int] = {}  # tickets and the last zxids at which they were entitled to own
+        self._have_owned: dict[str, int] = {}  # tickets and the last changes after which they were entitled to own
+        self._newest = (0, 0)  # the zxids of the last changes of the number and of the tickets
+        stage.ensemble.frontier.listeners.append(self._applied)
 
     def __str__(self) -> str:
         return ", ".join(f"{number} from {zxid:#x} on" for zxid, number in self._numbers)
 
-    def zxid(self) -> int:
-        """Return the last zxid that any server has carried out."""
-        self._go_on()
-        return self._copy.last_zxid
-
     def numbers_since(self, zxid: int) -> list[int]:
         """Return the numbers since `zxid`, the one at that time included."""
-        self._go_on()
         first = max((index for index, (at, _) in enumerate(self._numbers) if at <= zxid), default=0)
         return [number for _, number in self._numbers[first:]]
 
     def change_after(self, zxid: int) -> int:
-        """Return the zxid of the first change of the number behind `zxid`, 0 if there is none."""
-        self._go_on()
+        """Return the zxid of the first change of the number after `zxid`, 0 if there is none."""
         return next((at for at, _ in self._numbers if at > zxid), 0)
 
-    def has_owned(self, path: str, since: int = 0) -> bool:
-        """Return whether this ticket had fewer before it than the number was, at the zxid `since` or later."""
-        self._go_on()
+    def has_owned(self, path: str, since: int) -> bool:
+        """Return whether this ticket had fewer before it than the number was, at the change `since` of it or later."""
         return self._have_owned.get(path.rpartition("/")[2], -1) >= since
 
-    def _go_on(self) -> None:
-        server = max(self._servers, key=lambda each: each.applied)
-        for transaction in server.log[self._applied : server.applied]:
-            self._copy.apply(transaction, None)
-            node = self._copy.tree.nodes.get(_PATH)
-            if node is None or not node.data:
-                continue
-            if not self._numbers or self._numbers[-1][0] != node.mzxid:
-                self._numbers.append((node.mzxid, int(node.data)))
-            names = [name for name in node.children or () if f"{_PATH}/{name}" not in self._strangers]
-            tickets = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
-            self._have_owned.update((name, transaction.zxid) for _, name in sorted(tickets)[: self._numbers[-1][1]])
-        self._applied = max(self._applied, server.applied)
+    def _applied(self, replica: Replica) -> None:
+        self.zxid = replica.last_zxid
+        node = replica.tree.nodes.get(_PATH)
+        if node is None or not node.data or self._newest == (node.mzxid, node.pzxid):
+            return
+        if self._newest[0] != node.mzxid:
+            self._numbers.append((node.mzxid, int(node.data)))
+        self._newest = node.mzxid, node.pzxid
+        names = [name for name in node.children or () if f"{_PATH}/{name}" not in self._strangers]
+        tickets = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
+        self._have_owned.update((name, self.zxid) for _, name in sorted(tickets)[: self._numbers[-1][1]])
