@@ -20,12 +20,6 @@ def check_seconds(name: str, value: object) -> None:
         raise ValueError(f"{name} is {value} s; the server counts milliseconds in 32 bits, {_LONGEST} s at most")
 
 
-def check_range(shortest_name: str, shortest: float, longest_name: str, longest: float) -> None:
-    """Return if `shortest` is not above `longest`; raise ValueError if it is."""
-    if shortest > longest:
-        raise ValueError(f"{shortest_name} is {shortest:g} s, and {longest_name} is only {longest:g} s")
-
-
 def check_number(name: str, value: object, least: int, most: int) -> None:
     """Return if `value` is an int from `least` to `most`; raise TypeError or ValueError if not."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -11,7 +11,7 @@ from typing import Final
 from zkwire.errors import BadArgumentsError, MarshallingError, NoWatcherError
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
-from zkwire.testing.memory.state import NO_ZXID, Event, ServerConnection, State
+from zkwire.testing.memory.state import NO_ZXID, ServerConnection, State
 from zkwire.testing.memory.tree import Node
 from zkwire.testing.memory.watch_manager import CHILD, DATA, KINDS, PERSISTENT, RECURSIVE
 from zkwire.wire import requests
@@ -19,6 +19,7 @@ from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply
 from zkwire.wire.primitives import INT, encode_buffer, encode_nullable_ustring
 from zkwire.wire.records import Perms
+from zkwire.wire.watch_table import WatchEventType
 
 _ERROR_TYPE: Final = -1
 _BLANK: Final = "".join(map(chr, range(0x21)))  # the characters that String.trim of Java removes
@@ -142,9 +143,9 @@ def set_watches(
     """Set each watch again, or send the event that it has missed; the real server checks no ACLs here."""
     since = request.relative_zxid
     for paths, event, kind in (
-        (request.data, Event.CHANGED, DATA),
-        (request.exist, Event.CREATED, DATA),
-        (request.child, Event.CHILDREN, CHILD),
+        (request.data, WatchEventType.CHANGED, DATA),
+        (request.exist, WatchEventType.CREATED, DATA),
+        (request.child, WatchEventType.CHILDREN, CHILD),
     ):
         for path in paths:
             missed = _missed(state.tree.nodes.get(path), event, since)
@@ -161,11 +162,11 @@ def set_watches(
 
 def _missed(node: Node | None, event: int, since: int) -> int:
     """Return the event that a watch waiting for `event` has missed since the zxid `since`, 0 if none."""
-    if event == Event.CREATED:
-        return 0 if node is None else Event.CREATED
+    if event == WatchEventType.CREATED:
+        return 0 if node is None else WatchEventType.CREATED
     if node is None:
-        return Event.DELETED
-    return event if (node.mzxid if event == Event.CHANGED else node.pzxid) > since else 0
+        return WatchEventType.DELETED
+    return event if (node.mzxid if event == WatchEventType.CHANGED else node.pzxid) > since else 0
 
 
 # -- several reads in one -----------------------------------------------------------------------------

@@ -5,7 +5,6 @@ Knows the parts that it consists of (tree, watches, sessions) and the layout of 
 
 from __future__ import annotations
 
-import enum
 import struct
 from dataclasses import dataclass
 from typing import Final
@@ -17,9 +16,10 @@ from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import ServerSession, Sessions
 from zkwire.testing.memory.tree import Node, Tree
 from zkwire.testing.memory.watch_manager import SEE_CHILDREN, SEE_DATA, Watches
-from zkwire.testing.settings import check_number, check_range, check_seconds, check_text
+from zkwire.testing.settings import check_number, check_seconds, check_text
 from zkwire.wire.primitives import encode_nullable_ustring
 from zkwire.wire.records import ACL, EVENT_XID, Perms
+from zkwire.wire.watch_table import WatchEventType
 
 _SYNC_CONNECTED: Final = 3
 NO_ZXID: Final = -1
@@ -27,15 +27,6 @@ NO_ZXID: Final = -1
 _REPLY: Final = struct.Struct(">iiqi")  # the frame's length and the reply's header
 _EVENT: Final = struct.Struct(">ii")
 _HEADER_SIZE: Final = _REPLY.size - 4
-
-
-class Event(enum.IntEnum):
-    """The type of an event on the wire."""
-
-    CREATED = 1
-    DELETED = 2
-    CHANGED = 3
-    CHILDREN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +51,9 @@ class Settings:
         for name in ("tick_time", "container_interval", "min_session_timeout", "max_session_timeout"):
             if (value := getattr(self, name)) is not None:
                 check_seconds(name, value)
-        if self.min_session_timeout is not None and self.max_session_timeout is not None:
-            check_range(
-                "min_session_timeout", self.min_session_timeout, "max_session_timeout", self.max_session_timeout
-            )
+        shortest, longest = self.min_session_timeout, self.max_session_timeout
+        if shortest is not None and longest is not None and shortest > longest:
+            raise ValueError(f"min_session_timeout is {shortest:g} s, and max_session_timeout is only {longest:g} s")
         check_number("max_buffer", self.max_buffer, 1, 2**31 - 1)
         if self.super_digest is not None:
             check_text("super_digest", self.super_digest)
@@ -187,18 +177,20 @@ class State:
         """Send the events of the last transaction for `path`, first for the node, then for the children of its parent.
 
         Args:
-            event: Event.CREATED, Event.DELETED or Event.CHANGED.
+            event: WatchEventType.CREATED, WatchEventType.DELETED or WatchEventType.CHANGED.
             path: The node.
             acl: The ACL of the node.
-            parent_acl: The ACL of its parent; not needed for Event.CHANGED.
+            parent_acl: The ACL of its parent; not needed for WatchEventType.CHANGED.
         """
         if not self.watches.by_path:
             return
-        watchers = self.watches.deleted(path) if event == Event.DELETED else self.watches.trigger(path, SEE_DATA)
+        watchers = (
+            self.watches.deleted(path) if event == WatchEventType.DELETED else self.watches.trigger(path, SEE_DATA)
+        )
         self._notify_all(watchers, event, path, acl)
-        if event != Event.CHANGED:
+        if event != WatchEventType.CHANGED:
             parent = path.rpartition("/")[0] or "/"
-            self._notify_all(self.watches.trigger(parent, SEE_CHILDREN), Event.CHILDREN, parent, parent_acl)
+            self._notify_all(self.watches.trigger(parent, SEE_CHILDREN), WatchEventType.CHILDREN, parent, parent_acl)
 
     def _notify_all(self, connections: list[ServerConnection], event: int, path: str, acl: tuple[ACL, ...]) -> None:
         for connection in connections:

@@ -15,7 +15,7 @@ from zkwire import errors, paths
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import ServerSession
-from zkwire.testing.memory.state import Event, ServerConnection, State
+from zkwire.testing.memory.state import ServerConnection, State
 from zkwire.testing.memory.tree import CONTAINER, LONGEST_TTL, PROTECTED, Node, ttl_owner
 from zkwire.wire import requests
 from zkwire.wire.jute import Record
@@ -23,6 +23,7 @@ from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.primitives import encode_ustring
 from zkwire.wire.records import ACL, Perms
 from zkwire.wire.requests import AnyCreate, CreateFlags, Request, TTLFlags
+from zkwire.wire.watch_table import WatchEventType
 
 _ANY_VERSION: Final = -1
 _ERROR_TYPE: Final = -1
@@ -105,7 +106,7 @@ def create(state: State, connection: ServerConnection, request: AnyCreate) -> Ch
     if parent.is_ephemeral:
         raise Refused(errors.NoChildrenForEphemeralsError)
     node = state.tree.create(path, request.data, acl, owner, state.last_zxid, state.wall_ms())
-    return Change(Event.CREATED, path, node, acl, parent.acl)
+    return Change(WatchEventType.CREATED, path, node, acl, parent.acl)
 
 
 def delete(state: State, connection: ServerConnection, request: requests.DeleteRequest) -> Change:
@@ -123,7 +124,7 @@ def delete(state: State, connection: ServerConnection, request: requests.DeleteR
     if node.children:
         raise Refused(errors.NotEmptyError)
     state.tree.delete(path, state.last_zxid)
-    return Change(Event.DELETED, path, node, node.acl, parent.acl)
+    return Change(WatchEventType.DELETED, path, node, node.acl, parent.acl)
 
 
 def set_data(state: State, connection: ServerConnection, request: requests.SetDataRequest) -> Change:
@@ -132,7 +133,7 @@ def set_data(state: State, connection: ServerConnection, request: requests.SetDa
     node = state.allowed(connection, request.path, Perms.WRITE)
     _check_version(node.version, request.version)
     state.tree.set_data(request.path, request.data, state.last_zxid, state.wall_ms())
-    return Change(Event.CHANGED, request.path, node, node.acl)
+    return Change(WatchEventType.CHANGED, request.path, node, node.acl)
 
 
 def set_acl(state: State, connection: ServerConnection, request: requests.SetACLRequest) -> Change:
@@ -234,7 +235,7 @@ def remove(state: State, path: str) -> None:
     """Delete a node without any check, at the end of a session or in the clean-up of containers and TTL nodes."""
     parent = state.tree.nodes[path.rpartition("/")[0]]
     node = state.tree.delete(path, state.last_zxid)
-    state.changed(Event.DELETED, path, node.acl, parent.acl)
+    state.changed(WatchEventType.DELETED, path, node.acl, parent.acl)
 
 
 def end_session(state: State, session: ServerSession[ServerConnection]) -> int:
