@@ -98,10 +98,6 @@ class KnownLine:
             join_path(self.path, name), "is not ephemeral, so it is not a ticket: it is left out, and can be deleted"
         )
 
-    def may_be_ticket(self, name: str) -> bool:
-        """Return whether the child `name` was not found to be foreign."""
-        return name not in self._foreign
-
     def found_unreadable(self, name: str) -> None:
         """Report the child `name`, which this client may not read and which may be a ticket, once."""
         self._warnings.warn(

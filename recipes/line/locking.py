@@ -60,24 +60,21 @@ class Hold(Generic[H]):
     def __init__(self, acquire: Callable[[], Awaitable[H]]) -> None:
         self._acquire = acquire
         self._lease: Held | None = None
-        self._is_entering = False
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[Any] | None = None  # which has entered, or is entering
         self._cancelling_soon: asyncio.Handle | None = None
 
     async def __aenter__(self) -> H:
         task = current_task()
-        if self._lease is not None or self._is_entering:
+        if self._task is not None:
             raise RuntimeError("this hold is entered already: call hold() for each `async with`")
-        self._is_entering = True
+        self._task = task
         try:
             lease = await self._acquire()
         except BaseException as error:
+            self._task = None
             # If this is the loss of a lease that an outer body has, the code in between may catch it.
             _stop_outer_body(task, passes_cancellation=isinstance(error, asyncio.CancelledError))
             raise
-        finally:
-            self._is_entering = False
-        self._task = task
         self._cancelling = task.cancelling()
         self.loss: LockLostError | None = None
         self.cancellations = 0  # of the body, by this hold
@@ -92,7 +89,7 @@ class Hold(Generic[H]):
         lease, task = self._lease, self._task
         if lease is None or task is None:
             raise RuntimeError("left without having been entered")
-        self._lease = None
+        self._lease = self._task = None
         loss = lease.leave_body(self)  # of the lease itself; it is None if another task has released it
         self._leave(task)
         ours = self.cancellations > 0 and self._take_back_cancellations(task) and kind is asyncio.CancelledError

@@ -258,8 +258,7 @@ class Ensemble:
 
     def _number(self, certainty: Certainty) -> int:
         key = tuple(
-            tuple(value) if name in ("_touches", "_waiting") else value
-            for name, value in ((name, getattr(certainty, name)) for name in Certainty.__slots__)
+            tuple(value) if name in ("_touches", "_waiting") else value for name, value in vars(certainty).items()
         )
         number = self._numbers.get(key)
         if number is None:

@@ -9,7 +9,6 @@ have one connection, and share what it has shown.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
@@ -18,7 +17,7 @@ from recipes.line.known import KnownLine
 from recipes.line.position import every_contender
 from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX, is_writer
 from recipes.line.waiting import Rules
-from tests.model.search import Broken, Step, search, wander
+from tests.model.search import Broken, Step, search
 from tests.model.waiting import (
     CREATE,
     GONE,
@@ -159,22 +158,6 @@ class Line:
     def explore(self, limit: int) -> int:
         """Visit all states and return their number.  Raises: AssertionError with the steps to a broken promise."""
         return search(self._start(), self._following, self._described, limit)
-
-    def wander(self, rng: random.Random, steps: int) -> int:
-        """Take `steps` random steps and then those that are under way; return the number of all.
-
-        Raises: as `explore`.
-        """
-        left = iter(range(steps))
-
-        def choose(possible: list[Step]) -> Step | None:
-            if next(left, None) is None:
-                possible = [step for step in possible if step[0] in UNDER_WAY]
-            # Tickets enter soon and leave late, so that lines are long.
-            weights = [{"enter": 4.0, "leave": 0.1}.get(str(step[0]), 1.0) for step in possible]
-            return rng.choices(possible, weights)[0] if possible else None
-
-        return wander(self._start(), self._following, self._described, choose)
 
     def _start(self) -> World:
         setup = self.setup

@@ -48,31 +48,6 @@ def search(
     return len(came_from)
 
 
-def wander(
-    start: State,
-    following: Callable[[State], Iterable[tuple[Step, State]]],
-    in_words: Callable[[Step], str],
-    choose: Callable[[list[Step]], Step | None],
-) -> int:
-    """Go one way through the states, which may be too many to visit, and return its number of steps.
-
-    Arguments: as for `search`; `choose`, picks one of the possible steps, or None to stop.
-    Raises: AssertionError with the steps to a broken promise.
-    """
-    state = start
-    steps: list[Step] = []
-    while True:
-        try:
-            possible = dict(following(state))
-        except Broken as broken:
-            raise AssertionError(_counterexample(broken, steps, in_words)) from None
-        step = choose(list(possible)) if possible else None
-        if step is None:
-            return len(steps)
-        steps.append(step)
-        state = possible[step]
-
-
 @contextmanager
 def _without_garbage_collector() -> Iterator[None]:
     """Keep the states from being visited again and again: all of them are kept, and none is in a cycle."""

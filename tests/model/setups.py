@@ -43,19 +43,14 @@ MORE: Final = {
         (WRITE, READ, WRITE), (1,), reconnects=1, downgrades=1, evictions=1
     ),
     "a lock, with three reconnects": Setup((LOCK,) * 3, (2,), reconnects=3),
-    "a lock, four tickets and an operator": Setup((LOCK,) * 4, (3,), reconnects=1, evictions=1),
     "a lock, three tickets and an operator": Setup((LOCK,) * 3, (2,), reconnects=1, evictions=1, touches=1),
-    "a lock, refusals": Setup((LOCK,) * 3, (1,), reconnects=1, evictions=1, refusals=1),
     "a lock, both tickets and an operator": Setup(
         (LOCK,) * 2, (0, 1), reconnects=1, evictions=1, touches=1, aborts=True
     ),
     "a reader, two reconnects and an operator": Setup(
         (WRITE, READ), (1,), reconnects=2, evictions=1, touches=1, downgrades=1
     ),
-    "a reader between writers": Setup((WRITE, WRITE, READ, WRITE), (2,), reconnects=1, downgrades=1),
-    "a semaphore that shrinks, four tickets": Setup((LOCK,) * 4, (3,), slots=2, sizes=(1,), reconnects=1),
     "a semaphore, four tickets, two numbers": Setup((LOCK,) * 4, (3,), slots=2, sizes=(1, 2)),
-    "a semaphore, two reconnects": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=2),
     "a semaphore, two real tickets": Setup((LOCK,) * 3, (1, 2), slots=2, sizes=(1,), aborts=True),
     "two readers of a client, with a reconnect": Setup(
         (WRITE, WRITE, READ, READ), (2, 3), reconnects=1, together=True, settled=True
@@ -65,8 +60,5 @@ MORE: Final = {
     ),
     "a lock, two tickets of a client, with a reconnect": Setup(
         (LOCK,) * 5, (3, 4), reconnects=1, together=True, settled=True, leaves=(1, 2, 0)
-    ),
-    "a lock, two tickets of a client and an operator": Setup(
-        (LOCK,) * 5, (3, 4), evictions=1, together=True, settled=True, leaves=(1, 2, 0)
     ),
 }

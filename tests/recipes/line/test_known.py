@@ -97,7 +97,6 @@ def test_a_node_is_read_when_it_makes_a_try_fail_for_the_second_time_and_a_ticke
     assert line.to_read(["a", "c"]) == ["c"]
     assert line.to_read(["a", "c"]) == ["c"]  # nothing was found out about it
     line.found_foreign("c")
-    assert (line.may_be_ticket("a"), line.may_be_ticket("c")) == (True, False)
     assert line.to_read(["b", "c"]) == ["c"]  # it may be a ticket by now, of the same name
     assert line.to_read(["b", "a"]) == ["b"]  # "a" was not ahead at the last try
     line.try_succeeded()
