@@ -127,7 +127,7 @@ class Cleanup:
     """
 
     def __init__(self, requests: Requests) -> None:
-        self._requests = requests
+        self.requests = requests
         self.deletes = GuaranteedDeletes(requests)
         self.searches: dict[str, _Search] = {}
         self.search_tasks: set[asyncio.Task[None]] = set()
@@ -151,7 +151,7 @@ class Cleanup:
         for operation, result in zip(operations, results, strict=False):
             if isinstance(result, CreateReply | Create2Reply):
                 if _is_ephemeral(operation):
-                    GuaranteedDelete(self.deletes, result.path, newest_zxid, owner=self._requests.session_id).start()
+                    GuaranteedDelete(self.deletes, result.path, newest_zxid, owner=self.requests.session_id).start()
                 elif operation.is_recovered:  # no other node has that name
                     GuaranteedDelete(self.deletes, result.path, owner=None).start()
 
@@ -166,9 +166,9 @@ class Cleanup:
         """
         found = {}
         for create in lost:
-            if create.session_id == self._requests.session_id or not _is_ephemeral(create.request):
+            if create.session_id == self.requests.session_id or not _is_ephemeral(create.request):
                 where = create.where
-                search = found[where] = self.searches.setdefault(where, _Search(self, self._requests, where))
+                search = found[where] = self.searches.setdefault(where, _Search(self, where))
                 search.add(create)
         for search in found.values():
             search.begin()
@@ -224,11 +224,10 @@ class _Search:
         lost: The creates by their paths, without a number, in the order of sending.
     """
 
-    def __init__(self, cleanup: Cleanup, requests: Requests, where: str) -> None:
+    def __init__(self, cleanup: Cleanup, where: str) -> None:
         self.lost: dict[str, list[LostCreate]] = {}
         self._unlimited: list[LostCreate] = []  # those without a `before_zxid`
         self._cleanup = cleanup
-        self._requests = requests
         self._where = where
         self._first: Call | None = None
         self._calls: dict[asyncio.Future[Any], Call] = {}  # the latest requests
@@ -257,7 +256,7 @@ class _Search:
             first = self._ask_first()
         except SessionError:
             return  # the session is closing, and fails all callers at its end
-        self._task = task = self._requests.loop.create_task(self._run(first))
+        self._task = task = self._cleanup.requests.loop.create_task(self._run(first))
         self._cleanup.search_tasks.add(task)
         task.add_done_callback(self._cleanup.search_tasks.discard)
 
@@ -323,7 +322,7 @@ class _Search:
         if create.has_caller:
             create.call.zxid = stat.czxid
             create.call.reply = Create2Reply(path, stat)
-            self._requests.recovered(create.call)
+            self._cleanup.requests.recovered(create.call)
         else:
             owner = 0 if _is_ephemeral(create.request) else None
             GuaranteedDelete(self._cleanup.deletes, path, stat.czxid, owner=owner).start()
@@ -338,7 +337,7 @@ class _Search:
             refused = ServerError.from_code(
                 refusal.code, refusal.path, operation=refusal.operation, server=refusal.server, hint=_HINT
             )
-            self._requests.fail_call(create.call, refused)
+            self._cleanup.requests.fail_call(create.call, refused)
         else:
             outcome = "it was not carried out" if refusal is None else f"{_HINT}: {refusal}"
             lost = ConnectionLostError(
@@ -347,7 +346,7 @@ class _Search:
                 operation=create.request.operation,
                 path=path,
             )
-            self._requests.fail_call(create.call, lost)
+            self._cleanup.requests.fail_call(create.call, lost)
 
     def _name(self, path: str) -> str:
         """Return the path of the creates that may have made the node at `path`, "" if there is none."""
@@ -372,10 +371,10 @@ class _Search:
         times_unreadable = max((call.times_unreadable for call in self._calls.values()), default=0)
         self._calls = {}
         for request in requests:
-            future: asyncio.Future[Any] = ignored(self._requests.loop.create_future())
+            future: asyncio.Future[Any] = ignored(self._cleanup.requests.loop.create_future())
             self._calls[future] = call = Call(request, future)
             call.times_unreadable = times_unreadable
-            self._requests.send(call)
+            self._cleanup.requests.send(call)
         return list(self._calls)
 
     async def _find(self, asked: list[asyncio.Future[Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 follows the states, and decides when the session is over.  What it leaves to others:
 
 - `RequestQueue` (request_queue.py) has the calls and the watches, and is lent each link that is ready.
-- `Lifetime` (lifetime.py) says until when the session is certain to live.
+- `Lifetime` (keepalive.py) says until when the session is certain to live.
 - `Hosts` (hosts.py) says which server to try next and how long to wait before.
 
 No other module knows that a session reconnects.  Tests can replace time, randomness and what opens connections.
