@@ -455,3 +455,14 @@ async def test_the_node_below_which_writers_queue_is_a_container_and_no_ticket(
         made = {f.path: f.opcode for f in proxy.log if f.direction == "reply" and f.opcode.startswith("create")}
         assert made[path] == "create2"
         assert made[f"{path}/rw"] == made[f"{path}/rw/writers"] == "createContainer"
+
+
+@pytest.mark.parametrize("prefer", ["readers", "writers"])
+async def test_a_try_that_lets_others_pass_takes_no_ticket(prefer: Preference) -> None:
+    async with scene() as stage:
+        theirs, ours = ReadWriteLock(stage.other, stage.path), ReadWriteLock(stage.zk, stage.path, prefer=prefer)
+        holding, trying = (theirs.read(), ours.write()) if prefer == "readers" else (theirs.write(), ours.read())
+        async with holding:
+            with stage.server.delay_replies(0, "create", session=stage.zk.session_id) as creating:
+                assert await trying.try_acquire() is None
+                assert creating.hits == 0

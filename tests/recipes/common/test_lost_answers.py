@@ -5,37 +5,27 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from recipes import Counter, Lock, ReadWriteLock
-from tests.support.everywhere import Scene, nothing_stays, scene
-from tests.support.recipes import make_known, no_task_stays, until_line
-from zkwire import (
-    ThrottledError,
-)
+from tests.support.everywhere import Scene, scene
+from tests.support.recipes import line, make_known, no_task_stays
+from zkwire import ThrottledError
 
 pytestmark = pytest.mark.limit(30)
 
 
-# Entering a line sends getChildren together with the create; as a read it is repeated before the search begins.
-READS = [("sync", 1), ("getChildren", 2)]
-
-
-@pytest.mark.parametrize(("refused", "nth"), READS)
-async def test_a_ticket_is_found_after_transient_refusals(refused: str, nth: int) -> None:
+async def test_a_ticket_is_found_after_transient_refusals() -> None:
     """Pitfalls 10 and 12: a ticket that is not found blocks the line for as long as its session lives."""
     async with scene() as stage, no_task_stays():
         await make_known(stage.zk, stage.path)
         session = stage.zk.session_id
         with (
             stage.server.drop_after("create", session=session),
-            stage.server.answering(refused, ThrottledError, session=session, nth=nth, times=2) as refusing,
+            # The first list is sent together with the create.
+            stage.server.answering("getChildren", ThrottledError, session=session, nth=2, times=2) as refusing,
         ):
             lease = await Lock(stage.zk, stage.path).acquire()
             assert refusing.hits == 2
-        assert await until_line(stage.other, stage.path, 1) == [lease.path.rpartition("/")[2]]
+        assert await line(stage.other, stage.path) == [lease.path.rpartition("/")[2]]
         await lease.release()
-        await nothing_stays(stage)
-
-
-# -- other recipes ----------------------------------------------------------------------------------------------------
 
 
 async def count(stage: Scene) -> None:
