@@ -52,7 +52,7 @@ class PersistentNode:
     @property
     def exists(self) -> bool:
         """Whether the node exists, as far as this client has heard."""
-        return self._error is None and self._may_be_ours
+        return self._error is None and self._may_be_there is not None
 
     async def created(self) -> None:
         """Return when the node exists.
@@ -138,8 +138,7 @@ class PersistentNode:
         When the answer to the delete is lost, a node that another client has created since then is left alone.  If
         another client deletes our node and a third one creates the next, before we have heard of it, that one goes.
         """
-        made = self._made if self._may_be_ours else None
-        self._made = None
+        made, self._made = self._may_be_there, None
         if self._error is None:
             self._error = RuntimeError(f"the node {self.path} is no longer kept")
         self._settled.set()
@@ -262,5 +261,7 @@ class PersistentNode:
                 await self._wait_until_gone()
 
     @property
-    def _may_be_ours(self) -> bool:
-        return self._made is not None and self._made.ephemeral_owner == self._zk.session_id
+    def _may_be_there(self) -> Stat | None:
+        """The Stat of our node, unless we have heard that it is gone, or its session is over."""
+        made = self._made
+        return made if made is not None and made.ephemeral_owner == self._zk.session_id else None

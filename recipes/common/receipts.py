@@ -154,10 +154,8 @@ class Receipts:
     def _delete_idle(self) -> None:
         loop = asyncio.get_running_loop()
         idle_since = loop.time() - _KEPT_FOR
-        idle = [receipt for receipt in self._unused if receipt.used_at <= idle_since]
-        self._unused = self._unused[len(idle) :]  # the longest unused are at the beginning
-        for receipt in idle:
-            self._delete(receipt)
+        while self._unused and self._unused[0].used_at <= idle_since:
+            self._delete(self._unused.pop(0))
         self._timer = None
         if self._unused:
             self._timer = loop.call_at(self._unused[0].used_at + _KEPT_FOR, self._delete_idle)
