@@ -159,6 +159,27 @@ async def test_an_item_whose_claim_has_lost_its_own_node_is_free_before_it_is_cl
         assert not [sent for sent in server.requests if f"{PATH}/consumers" in str(sent.path)]
 
 
+async def test_an_item_that_is_released_in_its_body_goes_back() -> None:
+    async with scene(PATH) as stage:
+        queue = Queue(stage.zk, PATH)
+        await queue.put(b"x")
+        async with queue.claim() as item:
+            await item.release()
+        assert await contents(stage) == [b"x"]
+
+
+async def test_the_end_of_a_handled_item_whose_claim_was_lost_raises_the_loss() -> None:
+    async with scene(PATH) as stage:
+        await Queue(stage.zk, PATH).put(b"x")
+        item = await Queue(stage.zk, PATH)._claim(None)  # without a body to cancel
+        item.handled()
+        await stage.other.delete(item.path)
+        await item.lost()
+        with pytest.raises(LockLostError):
+            await item.release()
+        assert await contents(stage) == [b"x"]
+
+
 # -- losses -----------------------------------------------------------------------------------------------------------
 
 

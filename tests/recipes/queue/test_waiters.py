@@ -74,3 +74,19 @@ async def test_as_many_waiting_tasks_take_at_the_same_time_as_there_are_items() 
         assert await asyncio.gather(*waiting[:3]) == numbers(3)
         await Queue(zk, PATH).put_many(numbers(3, 5))
         assert await asyncio.gather(*waiting[3:]) == numbers(3, 5)
+
+
+async def test_a_task_that_is_called_in_vain_waits_again() -> None:
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
+        queue = Queue(other, PATH)
+        waiting = [asyncio.create_task(queue.get()) for _ in range(2)]
+        await until_line(zk, f"{PATH}/consumers", 1)
+        queue._call(1, 2)
+        await zk.sync(PATH)
+        before = len(count.requests)
+        for _ in range(20):
+            await zk.sync(PATH)
+        assert len(count.requests) - before < 10
+        await Queue(zk, PATH).put_many(numbers(2))
+        assert await asyncio.gather(*waiting) == numbers(2)
