@@ -89,12 +89,6 @@ READER = acquired(1, "1.1", 9, token=2, mode="read")
 
 # Histories that keep the promises.
 GOOD: dict[str, list[Record]] = {
-    "owners one after the other": [
-        acquired(1, "1.1", 5),
-        released(2, "1.1"),
-        acquired(2, "2.1", 6, token=2),
-        released(3, "2.1"),
-    ],
     "an owner after a killed one that was not certain any more": [
         acquired(1, "1.1", 5),
         acquired(5.1, "2.1", 6, token=2),
@@ -106,29 +100,9 @@ GOOD: dict[str, list[Record]] = {
         again(3, "1.1", 9, mode="read"),
         acquired(4, "2.1", 9, token=2, mode="read"),
     ],
-    "a permit that was given back": [
-        *TWO_PERMITS,
-        released(2.5, "1.1", "semaphore"),
-        acquired(3, "3.1", 9, name="semaphore"),
-    ],
-    "a store that counts": [stored(1, 1, 1), stored(2, 2, 2)],
-    "a guarded node written by one more than was acknowledged": [guarded(1, 1), guard_at_the_end(2, 2)],
     "a reader that is not certain sees a change": [read(1), read(1), read(2, certain=False)],
-    "an addition cut off, and made": [*added(1, 2, "1.1", 1), *added(1, 2, "2.1", 2), adding(3, "3.1"), counted(3)],
-    "additions at a time": [*added(1, 4, "1.1", 2), *added(3, 5, "2.1", 1)],
-    "an item taken once": [*PUT, item(3, "2.1", "got"), *DRAINED],
     "an item lost with a take that was cut off": [*PUT, GETTING, *DRAINED],
     "an item lost with a session": [*PUT, GETTING, GOT_NONE, record(5, "2.1", "session ended"), *DRAINED],
-    "an item claimed again after a claim that has failed": [
-        *TO_CLAIM,
-        claimed(1, "2.1", 9),
-        released(2, "2.1", "claims/a"),
-        claimed(3, "3.1", 9, 2),
-        released(4, "3.1", "claims/a"),
-        handled(5, "3.1"),
-        *DRAINED,
-    ],
-    "an error of a fault": [error("ConnectionLostError")],
 }
 # Histories with one broken promise, and a part of what is said of it.
 BAD: dict[str, tuple[str, list[Record]]] = {

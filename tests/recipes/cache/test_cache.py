@@ -449,20 +449,6 @@ async def test_the_end_of_the_session_is_reported_behind_the_last_change() -> No
             assert cache.children("/a") == []
 
 
-async def test_closing_the_client_ends_the_cache() -> None:
-    async with Server() as server:
-        zk = await zkwire.connect(server.hosts)
-        async with Cache(zk, "/a") as cache:
-            waiting = asyncio.ensure_future(anext(cache.changes()))
-            await asyncio.sleep(0)
-            await zk.close()
-            with pytest.raises(zkwire.SessionClosedError):
-                await waiting
-        with pytest.raises(zkwire.SessionClosedError):
-            async with Cache(zk, "/a"):
-                pass
-
-
 # -- the stream of changes --------------------------------------------------------------------------------------------
 
 
