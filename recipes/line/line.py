@@ -72,6 +72,7 @@ class Line:
         self._data = or_described(data)
         self._acl = acl
         self._parents_acl = OPEN_ACL if acl is None else acl
+        self._own_acl: tuple[int, Sequence[ACL]] | None = None  # and for how many identities of the client
         self._parent_data = parent_data
         self._container = path if container is None else container
         self._links = links
@@ -221,7 +222,6 @@ class Line:
         many tickets of this client list the line.
         """
         zk, known, loop = self._zk, self._known, asyncio.get_running_loop()
-        acl = own_acl(zk, self.path) if self._acl is None else self._acl
         unique, chain = zk.unique_id(), None
         if self._links:
             chain = HashChain(unique, self._links)
@@ -229,6 +229,7 @@ class Line:
         name = join_path(self.path, f"_c_{unique}-{self._prefix}")
         parents = self._parents.to_create(self.path, loop.time()) if self._creates_at_once else []
         while True:
+            acl = self._ticket_acl()
             operations: list[Create | GetChildren | GetData] = [
                 *map(self._create_parent, parents),
                 Create(name, self._data, ephemeral=True, sequential=True, acl=acl, recover=True),
@@ -255,13 +256,21 @@ class Line:
             if isinstance(created, zkwire.NoNodeError):
                 parents = await self._parents_to_create(parents)
             elif isinstance(created, zkwire.InvalidACLError) and was_refused(zk, acl):
-                acl = own_acl(zk, self.path)
+                self._own_acl = None
             elif not (isinstance(created, zkwire.ConnectionLostError) and not created.maybe_applied) and not (
                 await pause_if_transient(created)
             ):
                 if isinstance(created, zkwire.NodeExistsError):
                     created.hint = "the sequence numbers below this parent are used up: delete it and create it again"
                 raise created
+
+    def _ticket_acl(self) -> Sequence[ACL]:
+        if self._acl is not None:
+            return self._acl
+        identities = self._zk.identity_count
+        if self._own_acl is None or self._own_acl[0] != identities:
+            self._own_acl = identities, own_acl(self._zk, self.path)
+        return self._own_acl[1]
 
     def _create_parent(self, at: str) -> Create:
         is_container = at == self._container or at.startswith(f"{self._container}/")
