@@ -62,7 +62,12 @@ async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_tha
         await until_armed(1, stage.zk)
         await stage.other.delete("/n")
         await entering
-        await waiting.__aexit__(None, None, None)
+        with stage.server.hold_replies("delete", session=stage.zk.session_id) as held:
+            leaving = asyncio.create_task(waiting.__aexit__(None, None, None))
+            await held.until_hit()
+            await stage.other.ping()
+            assert not leaving.done()
+        await leaving
 
 
 async def test_the_block_is_cancelled_when_another_session_takes_the_path_during_a_disconnection(
