@@ -1,15 +1,17 @@
 """The session in virtual time: when it reconnects, expires and closes, and what an end from outside leaves."""
 
 import asyncio
+from collections.abc import Callable
 from itertools import pairwise
 from operator import gt
 
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, turns
-from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time, tasks
+from tests.support.client import InOrder, cancelled, turns
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
 from zkwire import AuthFailedError, SessionClosedError, SessionExpiredError, SessionState
+from zkwire.session.transport import Link
 from zkwire.testing.memory.machine import Settings
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
@@ -124,6 +126,20 @@ async def test_a_server_that_was_taken_from_the_list_while_it_was_connected_to_i
         await zk.ping()
         assert zk.server.removesuffix(":2181") in "cd"
         assert [sent.host for sent in server.requests if sent.name == "connect"] == ["b", zk.server[0]]
+
+
+@in_virtual_time
+async def test_a_connection_that_breaks_while_it_is_opened_is_followed_by_another() -> None:
+    server = Server()
+
+    async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
+        if host == "a":
+            make()
+            raise ConnectionResetError("while it is opened")
+        return await server.open_link(make, host, port)
+
+    async with zkwire.connect("a,b", open_link=open_link, rng=InOrder(1)) as zk:
+        assert zk.server == "b:2181"
 
 
 # -- credentials ------------------------------------------------------------------------------------------------------
