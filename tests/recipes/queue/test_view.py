@@ -11,39 +11,18 @@ from tests.support.queues import PATH, Counting, clients, numbers, settled
 from tests.support.recipes import until_armed
 from tests.support.virtual_time import a_client, in_virtual_time
 
-
-class Asked(zkwire.Observer):
-    """Records the requests of a client, each with the node that it is about; leaves out what goes on after them."""
-
-    def __init__(self) -> None:
-        self._requests: list[str] = []
-
-    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
-        if operation not in ("ping", "removeWatches", "delete"):
-            node = (path or "").removeprefix(f"{PATH}/")
-            self._requests.append(f"{operation} {'item' if node.startswith('entries/') else node}".rstrip())
-
-    def new(self) -> list[str]:
-        """Return the requests since the last call."""
-        new, self._requests = self._requests, []
-        return new
-
-
-LISTS = ["getChildren2 entries", "getChildren taken"]
-TAKES = ["getData item", "multi"]
-
 # -- shared lists -----------------------------------------------------------------------------------------------------
 
 
 async def test_tasks_that_get_at_the_same_time_share_a_list_and_are_served_in_the_order_of_their_calls() -> None:
-    asked = Asked()
-    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=asked) as other:
+    count = Counting()
+    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
         await Queue(zk, PATH).put_many(numbers(64))
         queue = Queue(other, PATH)
         for first in (0, 32):
             assert await asyncio.gather(*(queue.get() for _ in range(32))) == numbers(first, first + 32)
-            # Of the first task, which has asked before the others, and of all others.
-            assert asked.new().count(LISTS[0]) <= 2
+        # Each time one of the first task, which has asked before the others, and one of all others.
+        assert count.requests.count("getChildren2") <= 4
         await settled(zk, PATH)
 
 
@@ -77,17 +56,20 @@ async def test_a_get_after_an_own_put_finds_the_item_although_a_list_was_under_w
 
 async def test_a_waiting_consumer_watches_the_claims_only_while_all_items_are_claimed() -> None:
     """Otherwise it would be woken whenever another consumer takes an item."""
-    asked = Asked()
-    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=asked) as zk:
+    count, lists = Counting(), ["getChildren2", "getChildren"]
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=count) as zk:
         queue, theirs = Queue(zk, PATH), Queue(other, PATH)
         await theirs.put(b"0")
         async with theirs.claim():
             waiting = asyncio.create_task(queue.get())
             await until_armed(3, zk)  # the items twice, and the claims
-            assert asked.new()[-4:] == [*LISTS, *LISTS]
+            assert count.requests[-4:] == [*lists, *lists]
             await theirs.put(b"1")
             assert await waiting == b"1"
-            assert asked.new() == [*LISTS, *TAKES]
+            assert [name for name in count.requests if name not in ("ping", "removeWatches", "delete")][-8:] == [
+                *[*lists, *lists],
+                *[*lists, "getData", "multi"],
+            ]
 
 
 async def test_a_consumer_whose_queue_is_too_long_for_an_answer_gets_the_error() -> None:
