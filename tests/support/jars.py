@@ -1,7 +1,6 @@
-"""A repository of jars on loopback: files with their checksums, served over HTTP."""
+"""A repository of jars on loopback: files, served over HTTP."""
 
 import contextlib
-import hashlib
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -26,12 +25,3 @@ def served(folder: Path) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
-
-
-def publish(folder: Path, path: str, content: bytes, checksum: bytes | None = None) -> None:
-    """Put a file there, with its checksum or another one."""
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(content)
-    stated = hashlib.sha1(content).hexdigest().encode() if checksum is None else checksum
-    file.with_name(f"{file.name}.sha1").write_bytes(stated)

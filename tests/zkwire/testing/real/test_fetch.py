@@ -4,23 +4,19 @@ A stand-in replaces the package index and what comes from it, and the repository
 `make test` on a machine without a ZooKeeper shows that the real ones work.
 """
 
+import hashlib
 import os
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.support.jars import publish, served
+from tests.support.jars import served
 from zkwire.testing import fetch as module
-from zkwire.testing.fetch import DEFAULT_LINE, JAVA, PROVIDED_SINCE_3_6, FetchError, fetch, fetch_java, main
+from zkwire.testing.fetch import DEFAULT_LINE, JAVA, FetchError, fetch, fetch_java, main
 from zkwire.testing.real import installation
 from zkwire.testing.real.installation import FETCHED_JAVA, OLDEST_JAVA, find_java, java_version
 from zkwire.testing.real.repository import mirror_of_central
-
-GROUP = "org/apache/zookeeper"
-PROVIDED = [f"{group}:{name}:jar:1.1:compile" for name, group in PROVIDED_SINCE_3_6.items()]
-SLF4J = "org.slf4j:slf4j-api:jar:2.0.13:compile"
 
 
 def write_java(path: Path, version: str) -> Path:
@@ -32,49 +28,28 @@ def write_java(path: Path, version: str) -> Path:
 
 
 class Index:
-    """Replaces the package index, jgo, and the releases in the repository of jars."""
+    """Replaces the package index, and the releases in the repository of jars."""
 
-    def __init__(self, files: Path, url: str) -> None:
-        self.files = files
-        self.url = url
+    def __init__(self, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.installed: list[str] = []
-        self.repositories: set[str] = set()  # that jgo was given
-        self._resolved: dict[str, list[str]] = {}
+        self._files = files
+        self._jars: dict[str, dict[str, str]] = {}
+        monkeypatch.setattr(module, "JARS", self._jars)
 
-    def publish(self, version: str, *more: str, jute: bool = True, parent: bool = True) -> None:
-        """Publish a release; `more` are lines of jgo for further jars."""
-        names = ["zookeeper", "zookeeper-jute"] if jute else ["zookeeper"]
-        self._resolved[version] = [f"org.apache.zookeeper:{name}:jar:{version}:compile" for name in names]
-        self._resolved[version] += [SLF4J, *more]
-        for line in (*self._resolved[version], *PROVIDED, SLF4J.replace("-api", "-simple")):
-            group, name, _, *classifier, number, _ = line.split(":")
-            jar = "-".join([name, number, *classifier])
-            publish(self.files, f"{group.replace('.', '/')}/{name}/{number}/{jar}.jar", b"jar")
-        listed = "".join(f"<version>{known}</version>" for known in ("3.9.0-beta", *self._resolved))
-        publish(self.files, f"{GROUP}/zookeeper/maven-metadata.xml", f"<metadata>{listed}</metadata>".encode())
-        pom = f"<groupId>org.apache.zookeeper</groupId><artifactId>parent</artifactId><version>{version}</version>"
-        publish(self.files, self._pom("zookeeper", version), f"<project><parent>{pom}</parent></project>".encode())
-        if parent:
-            publish(self.files, self._pom("parent", version), b"<project/>")
-
-    def resolve(self, version: str, copy: Path) -> list[str]:
-        """Answer as jgo does, and keep the poms in `copy`."""
-        for name in ("zookeeper", "parent"):
-            pom = self._pom(name, version)
-            if (self.files / pom).exists():
-                (copy / pom).parent.mkdir(parents=True)
-                (copy / pom).write_bytes((self.files / pom).read_bytes())
-        return self._resolved[version]
-
-    @staticmethod
-    def _pom(name: str, version: str) -> str:
-        return f"{GROUP}/{name}/{version}/{name}-{version}.pom"
+    def publish(self, version: str, *more: str, content: bytes = b"jar") -> None:
+        """Publish a release of an archive, of `more` jars, and of one whose digest is that of b"jar"."""
+        self._jars[version] = {}
+        for name in (f"zookeeper-{version}.jar", *more):
+            path = f"org/apache/{version}/{name}"
+            self._jars[version][path] = hashlib.sha256(b"jar").hexdigest()
+            (self._files / path).parent.mkdir(parents=True, exist_ok=True)
+            (self._files / path).write_bytes(content)
 
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     with served(tmp_path / "served") as url:
-        index = Index(tmp_path / "served", url)
+        index = Index(tmp_path / "served", monkeypatch)
 
         class Tools:
             def __init__(self, folder: Path) -> None:
@@ -86,14 +61,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
                     write_java(Path(options[-1], *FETCHED_JAVA.parts[1:]), "21.0.8")
 
             def run(self, *arguments: str) -> str:
-                if arguments == ("-c", module.PRINT_CENTRAL):
-                    return f"{index.url}\n"
-                options = dict(pairwise(arguments))
-                index.repositories.add(options["--repository"].removeprefix("central:"))
-                if "--direct" in arguments:
-                    return "\n   ".join(["zkwire:fetch:pom:0", *PROVIDED])
-                version = arguments[-1].removeprefix("org.apache.zookeeper:zookeeper:").removesuffix("!")
-                return "\n   ".join(index.resolve(version, Path(options["--repo-cache"])))
+                assert arguments == ("-c", module.PRINT_CENTRAL)
+                return f"{url}\n"
 
         monkeypatch.setattr(module, "_Tools", Tools)
         monkeypatch.setattr(module, "MAVEN_SETTINGS", tmp_path / "settings.xml")
@@ -126,53 +95,38 @@ def jars(version: str) -> set[str]:
 
 @pytest.mark.usefixtures("with_java")
 def test_a_release_comes_with_what_a_server_needs_here(index: Index) -> None:
-    index.publish(
-        "3.9.4",
-        "io.netty:netty-native:jar:linux-x86_64:4.1.0.Final:runtime",
-        "io.netty:netty-native:jar:osx-aarch_64:4.1.0.Final:runtime",
-        "ch.qos.logback:logback-classic:jar:1.3.15:compile",
-        "junit:junit:jar:4.13:test",
-    )
+    index.publish("3.9.4", "snappy-1.1.jar", "native-4.1-linux-x86_64.jar", "native-4.1-osx-aarch_64.jar")
     assert fetch("3.9.4", Path(".zookeeper")) == "3.9.4"
-    assert jars("3.9.4") == {
-        "zookeeper-3.9.4.jar",
-        "zookeeper-jute-3.9.4.jar",
-        "slf4j-api-2.0.13.jar",
-        "slf4j-simple-2.0.13.jar",
-        "snappy-java-1.1.jar",
-        "metrics-core-1.1.jar",
-        "netty-native-4.1.0.Final-linux-x86_64.jar",
-    }
+    assert jars("3.9.4") == {"zookeeper-3.9.4.jar", "snappy-1.1.jar", "native-4.1-linux-x86_64.jar"}
     assert [path.name for path in Path(".zookeeper").iterdir()] == ["3.9.4"]
-    assert index.installed == [module.RESOLVER]
-    assert index.repositories == {index.url}
+    assert index.installed == [module.JGO]
 
 
 @pytest.mark.usefixtures("with_java")
-def test_the_newest_complete_release_of_a_line_is_taken(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
-    index.publish("3.9.9")
-    index.publish("3.9.10")
-    index.publish("3.10.0")
-    index.publish("3.9.11", jute=False)
-    index.publish("3.9.12", parent=False)
+def test_the_newest_release_of_a_line_is_taken(index: Index, capsys: pytest.CaptureFixture[str]) -> None:
+    for version in ("3.9.9", "3.9.10", "3.10.0"):
+        index.publish(version)
     assert fetch("3.9", Path(".zookeeper")) == "3.9.10"
-    said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith("skipped 3.9.12: zookeeper-3.9.12.pom needs org.apache.zookeeper:parent:3.9.12")
-    assert said[1].startswith("skipped 3.9.11: jgo finds no zookeeper-jute for ZooKeeper 3.9.11")
+    capsys.readouterr()
     assert fetch("3.9", Path(".zookeeper")) == "3.9.10"
     assert capsys.readouterr().out.startswith("ZooKeeper 3.9.10 is already in")
+    with pytest.raises(FetchError, match=r"ZooKeeper 3\.9\.1 is not one of 3\.9\.9, 3\.9\.10, 3\.10\.0"):
+        fetch("3.9.1", Path(".zookeeper"))
 
 
 @pytest.mark.usefixtures("with_java")
-@pytest.mark.parametrize("name", ["zookeeper-3.9.5.pom", "zookeeper-3.9.5.jar"])
-def test_what_has_no_valid_checksum_is_refused(index: Index, name: str) -> None:
-    index.publish("3.9.5")
-    publish(index.files, f"{GROUP}/zookeeper/3.9.5/{name}", b"<project/>", checksum=b"0" * 40)
+def test_a_jar_with_another_digest_is_refused(index: Index) -> None:
+    index.publish("3.9.5", content=b"evil")
     with pytest.raises(
-        FetchError, match=rf"ZooKeeper 3\.9\.5 cannot be downloaded: .*{name} does not have the checksum"
+        FetchError, match=r"ZooKeeper 3\.9\.5 cannot be downloaded: .*5\.jar has the SHA-256 \w{64}, not"
     ):
         fetch("3.9.5", Path(".zookeeper"))
     assert list(Path(".zookeeper").iterdir()) == []
+
+
+def test_each_line_of_the_list_names_its_newest_release_last() -> None:
+    versions = [tuple(map(int, version.split("."))) for version in module.JARS]
+    assert versions == sorted(versions)
 
 
 def mirror(mirrored: str, url: str) -> str:
