@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-import os
 import random
 import traceback
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from unittest.mock import patch
 
 import zkwire
 from recipes.common import this_process
+from recipes.line import lease, waiting
 from tests.simulation import faults
 from tests.simulation.checks import Guard
 from tests.simulation.ensemble.ensemble import Ensemble
@@ -293,7 +293,8 @@ def simulated() -> Iterator[None]:
         with (
             _asyncio_lists_no_tasks(),
             patch.object(keepalive, "suspended", _suspended),
-            patch.object(os, "sched_yield", lambda: None),
+            patch.object(lease, "yield_processor", lambda: None),
+            patch.object(waiting, "yield_processor", lambda: None),
             patch.object(this_process, "_describe", lambda pid, program: b""),
         ):
             yield
