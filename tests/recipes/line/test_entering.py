@@ -9,50 +9,22 @@ import pytest
 import zkwire
 from recipes import Lock
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.proxy import Frame, Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import (
     line,
     no_task_stays,
     outcome,
-    proxied,
     until_line,
 )
-from zkwire.testing import RealServer, Server
+from zkwire.testing import Server
 
 pytestmark = pytest.mark.limit(50)
 
 
-def is_step(frame: Frame) -> bool:
-    """Return whether the frame is a request of the recipe."""
-    return (
-        frame.direction == "request" and frame.opcode not in ("connect", "ping", "closeSession") and frame.path != "/"
-    )
-
-
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
-
-async def steps_of(proxy: Proxy, lock: Lock) -> tuple[list[tuple[str, str]], list[int], int]:
-    """Acquire and release; return the requests of the acquire with their paths below the lock's parent, the errors of
-    their answers, and the number of writes."""
-    mark = proxy.mark()
-    lease = await lock.acquire()
-    parent = lock.path.rpartition("/")[0]
-    steps = [frame for frame in proxy.log[mark:] if is_step(frame)]
-    ticket = lease.path.rpartition("-")[0]
-    requests = [
-        (frame.opcode, (frame.path or "").removeprefix(parent).replace(ticket.removeprefix(parent), "ticket"))
-        for frame in steps
-    ]
-    errors = [frame.err for frame in proxy.log[mark:] if frame.direction == "reply" and frame.err]
-    segments = proxy.segments(mark)
-    await lease.release()
-    return requests, errors, segments
-
-
-KNOWN = [("create2", "ticket-"), ("getChildren", "/lock")]
-NEW = [("createContainer", "/lock"), *KNOWN]
+KNOWN = ["create2", "getChildren"]
+NEW = ["createContainer", *KNOWN]
 
 
 @pytest.mark.parametrize("depth", [1, 3])
@@ -72,23 +44,29 @@ async def test_the_tickets_of_a_crowd_at_a_new_path_do_not_each_create_its_node(
         assert count.requests.count("create") <= depth
 
 
-async def test_a_container_that_was_deleted_between_two_uses_is_made_anew(
-    zookeeper: RealServer, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with proxied(zookeeper) as (proxy, safe, zk):
-        await safe.create(path)
-        lock = Lock(zk, f"{path}/lock")
-        await steps_of(proxy, lock)
-        await safe.delete(lock.path)
-        missing = zkwire.NoNodeError.code
-        assert await steps_of(proxy, lock) == (KNOWN + NEW, [missing, missing], 2)
-        assert await steps_of(proxy, lock) == (KNOWN, [], 1)
+async def test_a_container_that_was_deleted_between_two_uses_is_created_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = Counting()
+    async with Server() as server, zkwire.connect(server.hosts, observer=count) as zk:
+        lock = Lock(zk, "/lock")
+
+        async def requests() -> list[str]:
+            count.requests.clear()
+            lease = await lock.acquire()
+            found = [each for each in count.requests if each in NEW]
+            await lease.release()
+            return found
+
+        assert await requests() == NEW
+        assert await requests() == KNOWN
+        await zk.delete("/lock")
+        assert await requests() == KNOWN + NEW
+        assert await requests() == KNOWN
         # When it was not used for long, the server has probably deleted it.
-        await safe.delete(lock.path)
+        await zk.delete("/lock")
         monkeypatch.setattr("recipes.line.known._CONTAINER", 0.0)
-        await steps_of(proxy, lock)
-        await safe.delete(lock.path)
-        assert await steps_of(proxy, lock) == (NEW, [], 1)
+        await requests()
+        await zk.delete("/lock")
+        assert await requests() == NEW
 
 
 @pytest.mark.parametrize("is_before", [True, False])
