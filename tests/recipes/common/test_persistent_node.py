@@ -118,6 +118,17 @@ async def test_the_node_is_put_back_with_the_data_that_was_accepted_last() -> No
         await nothing_stays(stage)
 
 
+async def test_the_node_is_not_taken_for_existing_when_its_session_is_over() -> None:
+    async with scene(P) as stage, kept(stage) as ours:
+        await stage.zk.ping()
+        with stage.server.hold_replies("getData", path=NODE) as looking:
+            stage.server.expire(stage.zk.session_id)
+            await looking.until_hit()
+            assert not ours.exists
+        await ours.created()
+        assert ours.exists
+
+
 async def test_a_write_meets_a_node_that_was_deleted_and_waits_until_it_is_back() -> None:
     async with scene(P) as stage:
         async with kept(stage) as ours:
