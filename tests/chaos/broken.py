@@ -4,10 +4,10 @@ A run with such a fault must find a violation.  Each fault is one that a lock in
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import zkwire
-from recipes import Lease, Semaphore, read_write_lock
+from recipes import Semaphore, read_write_lock
 from recipes.line.position import Position
 
 
@@ -27,17 +27,6 @@ def second_in_line_owns() -> None:
         return self._is_listed and self._knows_slots and not self.is_gone and self._count <= self._slots
 
     _replace(Position, "owns", property(owns))
-
-
-def tokens_do_not_grow() -> None:
-    """The fencing token is the session's id."""
-    init = Lease.__init__
-
-    def with_session(self: Lease, *args: Any, **options: Any) -> None:
-        init(self, *args, **options)
-        self.token = self.ticket.node.session_id
-
-    _replace(Lease, "__init__", with_session)
 
 
 def readers_pass_writers() -> None:
@@ -61,7 +50,6 @@ BROKEN: Final[dict[str, Callable[[], None]]] = {
     for function in (
         certainty_never_ends,
         second_in_line_owns,
-        tokens_do_not_grow,
         readers_pass_writers,
         one_permit_too_many,
     )

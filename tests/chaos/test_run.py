@@ -34,7 +34,6 @@ async def test_all_recipes_keep_their_promises_on_an_ensemble_that_is_disturbed(
     [
         {"second-in-line-owns": (workload.LOCK, "two owners for certain")},
         {
-            "tokens-do-not-grow": (workload.LOCK, "is not greater"),
             "readers-pass-writers": (workload.READ_WRITE, "two owners for certain"),
             "one-permit-too-many": (workload.SEMAPHORE, "holders of 3 permits"),
         },
