@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from copy import copy
-from types import TracebackType
 from typing import Final, Self, TypeGuard
 
 import zkwire
@@ -50,9 +49,7 @@ class Member:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         try:
             await self.leave()
         except zkwire.ZooKeeperError:

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from hashlib import blake2b, shake_128
 from struct import Struct
-from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
@@ -239,9 +238,7 @@ class Partitioner(Generic[P]):
         self._background = BackgroundTask(self._divide(self._member))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         self._one_loop.check()
         background, self._background = self._background, None
         member, self._member = self._member, None

@@ -6,7 +6,6 @@ The work is done by a `PersistentNode`, as for the members of a group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self
 
 from recipes.common.arguments import checked_within
@@ -77,9 +76,7 @@ class PersistentEphemeral:
         self._background = BackgroundTask(self._node.keep())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         self._one_loop.check()
         background, self._background = self._background, None
         if background is None:

@@ -26,7 +26,6 @@ import threading
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 T = TypeVar("T")
@@ -102,9 +101,7 @@ class Portal:
     def __enter__(self) -> Portal:
         return self.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.stop()
 
     @overload

@@ -85,13 +85,18 @@ class ServerError(ZooKeeperError):
 
     _by_code: dict[int, type[ServerError]] = {}  # noqa: RUF012
 
-    def __init_subclass__(cls) -> None:
-        code = cls.__dict__.get("code")
+    def __init_subclass__(
+        cls, *, code: int | None = None, reason: str = "", hint: str = "", is_transient: bool = False
+    ) -> None:
         if code is None:
             return
         if code in ServerError._by_code:
             raise TypeError(f"error code {code} has two classes: {ServerError._by_code[code].__name__}, {cls.__name__}")
         ServerError._by_code[code] = cls
+        cls.code = code
+        cls.reason = reason
+        cls.hint = hint
+        cls.is_transient = is_transient
 
     def __init__(
         self, code: int, path: str | None = None, *, operation: str = "request", server: str = "", hint: str = ""
@@ -132,194 +137,145 @@ class ServerError(ZooKeeperError):
         return f"{self.operation}{where}: {reason} [{name} {self.code}{by}]{hint}"
 
 
-class SystemServerError(ServerError):
+class SystemServerError(ServerError, code=-1, reason="the server had an internal error", is_transient=True):
     """The server had an internal error (code -1)."""
 
-    code = -1
-    reason = "the server had an internal error"
-    is_transient = True
 
-
-class RuntimeInconsistencyError(ServerError):
+class RuntimeInconsistencyError(
+    ServerError, code=-2, reason="not carried out, because another operation of the transaction was refused"
+):
     """The operation was not reached, because an earlier one of its transaction was refused (code -2)."""
 
-    code = -2
-    reason = "not carried out, because another operation of the transaction was refused"
 
-
-class DataInconsistencyError(ServerError):
+class DataInconsistencyError(ServerError, code=-3, reason="the server found its data inconsistent"):
     """The server found its data inconsistent (code -3)."""
 
-    code = -3
-    reason = "the server found its data inconsistent"
 
-
-class MarshallingError(ServerError):
+class MarshallingError(
+    ServerError,
+    code=-5,
+    reason="the server could not decode the request",
+    hint="is the server older than the operation?",
+):
     """The server could not decode the request (code -5)."""
 
-    code = -5
-    reason = "the server could not decode the request"
-    hint = "is the server older than the operation?"
 
-
-class UnimplementedError(ServerError):
+class UnimplementedError(
+    ServerError, code=-6, reason="the server does not know this operation, or has it switched off"
+):
     """The server does not know the operation, or has it switched off (code -6).
 
     A server that does not know the operation also closes the connection.  Of the requests that were sent after it,
     reads are sent again and writes fail with ConnectionLostError.
     """
 
-    code = -6
-    reason = "the server does not know this operation, or has it switched off"
 
-
-class OperationTimeoutError(ServerError):
+class OperationTimeoutError(ServerError, code=-7, reason="the server gave up on the operation", is_transient=True):
     """The server gave up on the operation (code -7)."""
 
-    code = -7
-    reason = "the server gave up on the operation"
-    is_transient = True
 
-
-class BadArgumentsError(ServerError):
+class BadArgumentsError(ServerError, code=-8, reason="the server rejected the arguments"):
     """The server rejected the path, the flags, the TTL or another argument (code -8)."""
 
-    code = -8
-    reason = "the server rejected the arguments"
 
-
-class NewConfigNoQuorumError(ServerError):
+class NewConfigNoQuorumError(
+    ServerError,
+    code=-13,
+    reason="no quorum of the new configuration is connected to the leader",
+    hint="first start the servers that join and let them catch up",
+):
     """No quorum of the new configuration is connected (code -13)."""
 
-    code = -13
-    reason = "no quorum of the new configuration is connected to the leader"
-    hint = "first start the servers that join and let them catch up"
 
-
-class ReconfigInProgressError(ServerError):
+class ReconfigInProgressError(
+    ServerError, code=-14, reason="another reconfiguration is under way", hint="try again when it has finished"
+):
     """Another reconfiguration is under way (code -14)."""
 
-    code = -14
-    reason = "another reconfiguration is under way"
-    hint = "try again when it has finished"
 
-
-class NoNodeError(ServerError):
+class NoNodeError(ServerError, code=-101, reason="no such node, or no such parent"):
     """The node, or the parent of the node to create, does not exist (code -101)."""
 
-    code = -101
-    reason = "no such node, or no such parent"
 
-
-class NoAuthError(ServerError):
+class NoAuthError(ServerError, code=-102, reason="the ACL does not allow the operation"):
     """The node's ACL does not allow the operation to this session's identities (code -102)."""
 
-    code = -102
-    reason = "the ACL does not allow the operation"
 
-
-class BadVersionError(ServerError):
+class BadVersionError(
+    ServerError, code=-103, reason="the node has another version", hint="read the node again, then decide again"
+):
     """The node's version differs from the version in the request (code -103)."""
 
-    code = -103
-    reason = "the node has another version"
-    hint = "read the node again, then decide again"
 
-
-class NoChildrenForEphemeralsError(ServerError):
+class NoChildrenForEphemeralsError(ServerError, code=-108, reason="the parent is ephemeral and cannot have children"):
     """An ephemeral node cannot have children (code -108)."""
 
-    code = -108
-    reason = "the parent is ephemeral and cannot have children"
 
-
-class NodeExistsError(ServerError):
+class NodeExistsError(ServerError, code=-110, reason="the node exists already"):
     """The node to create exists already (code -110)."""
 
-    code = -110
-    reason = "the node exists already"
 
-
-class NotEmptyError(ServerError):
+class NotEmptyError(ServerError, code=-111, reason="the node has children"):
     """The node to delete has children (code -111)."""
 
-    code = -111
-    reason = "the node has children"
 
-
-class InvalidACLError(ServerError):
+class InvalidACLError(
+    ServerError, code=-114, reason="the ACL is empty, or names a scheme or an id that the server cannot check"
+):
     """The ACL is empty, or names a scheme or an id that the server cannot check (code -114)."""
 
-    code = -114
-    reason = "the ACL is empty, or names a scheme or an id that the server cannot check"
 
-
-class SessionMovedError(ServerError):
+class SessionMovedError(ServerError, code=-118, reason="the session has moved to another server"):
     """The session has moved to another server (code -118)."""
 
-    code = -118
-    reason = "the session has moved to another server"
 
-
-class NotReadOnlyError(ServerError):
+class NotReadOnlyError(
+    ServerError, code=-119, reason="the server accepts only reads: it has no quorum", is_transient=True
+):
     """The server has lost its quorum and accepts only reads (code -119)."""
 
-    code = -119
-    reason = "the server accepts only reads: it has no quorum"
-    is_transient = True
 
-
-class EphemeralOnLocalSessionError(ServerError):
+class EphemeralOnLocalSessionError(
+    ServerError, code=-120, reason="the session is local to one server and cannot own ephemeral nodes"
+):
     """The session is local to one server and cannot own ephemeral nodes (code -120)."""
 
-    code = -120
-    reason = "the session is local to one server and cannot own ephemeral nodes"
 
-
-class NoWatcherError(ServerError):
+class NoWatcherError(ServerError, code=-121, reason="the server has no such watch"):
     """The server has no such watch of this connection (code -121)."""
 
-    code = -121
-    reason = "the server has no such watch"
 
-
-class RequestTimeoutError(ServerError):
+class RequestTimeoutError(ServerError, code=-122, reason="the request timed out", is_transient=True):
     """The request timed out at the server (code -122)."""
 
-    code = -122
-    reason = "the request timed out"
-    is_transient = True
 
-
-class ReconfigDisabledError(ServerError):
+class ReconfigDisabledError(
+    ServerError,
+    code=-123,
+    reason="reconfiguration is switched off on this server",
+    hint="start the servers with reconfigEnabled=true",
+):
     """Reconfiguration is switched off on this server (code -123)."""
 
-    code = -123
-    reason = "reconfiguration is switched off on this server"
-    hint = "start the servers with reconfigEnabled=true"
 
-
-class AuthenticationRequiredError(ServerError):
+class AuthenticationRequiredError(
+    ServerError, code=-124, reason="the server requires authentication with a scheme that it enforces"
+):
     """The server requires authentication, and closes the connection (code -124)."""
 
-    code = -124
-    reason = "the server requires authentication with a scheme that it enforces"
 
-
-class QuotaExceededError(ServerError):
+class QuotaExceededError(ServerError, code=-125, reason="a hard quota forbids the write"):
     """A hard quota forbids the write (code -125)."""
 
-    code = -125
-    reason = "a hard quota forbids the write"
 
-
-class ThrottledError(ServerError):
+class ThrottledError(
+    ServerError,
+    code=-127,
+    reason="the server is overloaded and did not carry out the request",
+    hint="try again later",
+    is_transient=True,
+):
     """The server is overloaded and did not carry out the request (code -127)."""
-
-    code = -127
-    reason = "the server is overloaded and did not carry out the request"
-    hint = "try again later"
-    is_transient = True
 
 
 def is_transient(answer: object) -> bool:

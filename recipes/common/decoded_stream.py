@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import Self, TypeVar
 
 from recipes.common.retrying import until_answered
@@ -45,9 +44,7 @@ class DecodedStream(AsyncIterator[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self.close()
 
     async def aclose(self) -> None:

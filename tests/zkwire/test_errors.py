@@ -122,8 +122,8 @@ def test_a_hint_is_kept_and_without_one_the_class_gives_its_own() -> None:
 def test_a_second_class_for_a_code_is_refused_and_the_first_stays() -> None:
     with pytest.raises(TypeError, match=r"-101.*NoNodeError.*Second"):
 
-        class Second(ServerError):
-            code = -101
+        class Second(ServerError, code=-101):
+            pass
 
     assert type(ServerError.from_code(-101)) is NoNodeError
 

@@ -7,7 +7,7 @@ import ssl as tls
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
-from types import TracebackType, UnionType
+from types import UnionType
 from typing import TYPE_CHECKING, Any, Final
 
 from zkwire.client.client import Client
@@ -46,9 +46,7 @@ class _ConnectContext:
         self._client = await self._connect()
         return self._client
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         if self._client is not None:
             await self._client.close()
 
@@ -262,11 +260,10 @@ def _check(name: str, value: object, kind: type | UnionType, wanted: str) -> Non
         raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
 
 
-def _pair(each: object) -> tuple[object, object]:
+def _pair(each: object) -> Sequence[object]:
     if not isinstance(each, tuple | list) or len(each) != 2:
         raise TypeError("auth must be a sequence of pairs of a scheme and bytes: auth=[('digest', b'user:password')]")
-    scheme, data = each
-    return scheme, data
+    return each
 
 
 def _opener(ssl: tls.SSLContext | bool | None) -> OpenLink:

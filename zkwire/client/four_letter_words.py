@@ -80,7 +80,10 @@ async def four_letter_word(host: str, word: str, *, within: float = 5.0, ssl: SS
     Cancellation:
         It closes the connection.
     """
-    address = _only_address(host)
+    addresses, chroot = hosts.parse(host)
+    if len(addresses) != 1 or chroot:
+        raise ValueError(f"{host!r} is not one server, 'host:port', without a chroot")
+    address = addresses[0]
     if not isinstance(word, str):
         raise TypeError(f"a four-letter word must be a str, not {type(word).__name__}: {word!r}")
     if re.fullmatch("[a-z]{4}", word) is None:
@@ -104,15 +107,10 @@ def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metri
     _check_answered(answer, word, address)
     if word not in _PAIRS:
         return answer
-    pairs = _pairs(answer, _PAIRS[word])
-    return dict(pairs) if word == "envi" else {name: _value(text) for name, text in pairs}
-
-
-def _only_address(host: str) -> hosts.Address:
-    addresses, chroot = hosts.parse(host)
-    if len(addresses) != 1 or chroot:
-        raise ValueError(f"{host!r} is not one server, 'host:port', without a chroot")
-    return addresses[0]
+    parts = [line.partition(_PAIRS[word]) for line in answer.splitlines()]
+    # Lines without a separator are headings.
+    pairs = {name: value for name, separator, value in parts if separator}
+    return pairs if word == "envi" else {name: _value(text) for name, text in pairs.items()}
 
 
 async def _ask(address: hosts.Address, word: str, ssl: SSLContext | bool | None) -> str:
@@ -138,19 +136,10 @@ def _check_answered(answer: str, word: str, address: hosts.Address) -> None:
     if allowed and (answer or word == _MAY_BE_EMPTY):
         return
     # A server of an older version closes the connection at a word that it does not have.
-    error = UnimplementedError(UnimplementedError.code, operation=word, server=str(address))
-    error.hint = (
-        "it closed the connection without an answer: its version has no such word"
-        if allowed
-        else "add the word to 4lw.commands.whitelist in the server's configuration"
-    )
-    raise error
-
-
-def _pairs(answer: str, separator: str) -> list[tuple[str, str]]:
-    """Return the names and values; lines without a separator are headings, and left out."""
-    parts = [line.partition(separator) for line in answer.splitlines()]
-    return [(name, value) for name, separated, value in parts if separated]
+    hint = "it closed the connection without an answer: its version has no such word"
+    if not allowed:
+        hint = "add the word to 4lw.commands.whitelist in the server's configuration"
+    raise UnimplementedError(UnimplementedError.code, operation=word, server=str(address), hint=hint)
 
 
 def _value(text: str) -> int | float | str:

@@ -6,7 +6,6 @@ Knows the session, and no request but those that the session sends itself.
 from __future__ import annotations
 
 import warnings
-from types import TracebackType
 from typing import Self
 
 from zkwire.client.requester import Verbs
@@ -26,9 +25,7 @@ class SessionView(Verbs):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
     def __del__(self) -> None:

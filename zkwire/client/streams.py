@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections import deque
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 from weakref import ref
 
@@ -33,9 +32,7 @@ class Stream(Generic[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc_info: object) -> None:
         self.close()
 
     async def aclose(self) -> None:

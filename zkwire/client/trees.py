@@ -90,18 +90,17 @@ class Trees(Verbs):
         creates = [creation("", Create(each, container=container and each == path, acl=acl)) for each in above]
         # If this is cancelled, nodes that exist by now stay: another client may have found one already.
         answers = await self._requester.ask_all([(create, None, WatchKind.DATA) for create in creates])
-        if not answers or not isinstance(answers[-1], ZooKeeperError) or isinstance(answers[-1], NodeExistsError):
+        failures = [
+            each for each in answers if isinstance(each, ZooKeeperError) and not isinstance(each, NodeExistsError)
+        ]
+        if not failures or failures[-1] is not answers[-1]:
             return
         if isinstance(answers[-1], NoAuthError):
             # The server checks the permission to create first: NoAuth says nothing about whether the node exists.
             with contextlib.suppress(NoNodeError):
                 await self._requester.ask(ExistsRequest(path, False))
                 return
-        raise next(
-            answer
-            for answer in answers
-            if isinstance(answer, ZooKeeperError) and not isinstance(answer, NodeExistsError)
-        )
+        raise failures[0]
 
 
 async def _delete_tree(requester: Requester, path: str) -> None:

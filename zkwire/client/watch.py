@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator
 from contextvars import Context
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 from weakref import ref
 
@@ -274,9 +273,7 @@ class WatchSet:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.cancel()
 
     async def next(self) -> WatchEvent:
