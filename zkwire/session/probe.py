@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from zkwire.session.closing import end_tasks
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
@@ -21,30 +23,24 @@ async def find_writable(
     `lost` is done when the session's link to `here` is lost; `timeout` is the session timeout, in seconds.
     Cancellation: leaves no socket.
     """
-    rounds = 0
-    while not lost.done():
-        await asyncio.wait({lost}, timeout=hosts.jittered(timing.ask_again_after(rounds, timeout)))
-        rounds += 1
-        for other in hosts.others(here):
-            within = timing.connect_within(timeout, len(hosts))
-            if not lost.done() and await _can_write_before(open_link, other, within, lost):
-                hosts.prefer(other)
-                return not lost.done()
-    return False
-
-
-async def _can_write_before(
-    open_link: OpenLink, address: Address, limit: float, lost: asyncio.Future[Exception]
-) -> bool:
-    """Return as `can_write`; False when `lost` is done first."""
-    asking = asyncio.get_running_loop().create_task(can_write(open_link, address, limit))
-    either: set[asyncio.Future[Any]] = {asking, lost}
+    finding = asyncio.get_running_loop().create_task(_find_writable(open_link, hosts, here, timeout))
+    either: set[asyncio.Future[Any]] = {finding, lost}
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        asking.cancel()
-        await asyncio.wait({asking})  # until its socket is closed
-    return not asking.cancelled() and asking.result()
+        await end_tasks({finding})  # its socket is closed then
+    if not finding.cancelled():
+        finding.result()
+    return not lost.done()
+
+
+async def _find_writable(open_link: OpenLink, hosts: Hosts, here: Address, timeout: float) -> None:
+    for rounds in itertools.count():
+        await asyncio.sleep(hosts.jittered(timing.ask_again_after(rounds, timeout)))
+        for other in hosts.others(here):
+            if await can_write(open_link, other, timing.connect_within(timeout, len(hosts))):
+                hosts.prefer(other)
+                return
 
 
 async def can_write(open_link: OpenLink, address: Address, limit: float) -> bool:
