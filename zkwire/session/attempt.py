@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zkwire.errors import AuthFailedError, ProtocolError
-from zkwire.session.closing import finish
+from zkwire.session.closing import ask, finish
 from zkwire.session.hosts import Address
 from zkwire.session.opening import Opener, UnfitError
 from zkwire.session.sasl import SaslMechanism
@@ -188,16 +188,10 @@ async def authenticate(mechanism: SaslMechanism, link: Link, address: Address) -
     Raises: AuthFailedError when the server or the mechanism refuses; ProtocolError for a token of more than 64 KiB; the
     reason of the loss when the link is lost.
     """
-    loop = asyncio.get_running_loop()
     failed = f"no authentication by SASL with {address}"
     request = _ask(mechanism.start, address.host, failed)
     while request is not None:
-        answer: asyncio.Future[Any] = loop.create_future()
-        link.connection.send(Call(request, answer), loop.time())
-        link.flush()
-        await asyncio.wait({answer, link.closed}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
-            raise link.closed.result()
+        answer = await ask(link, request)
         refusal = answer.exception()
         if refusal is not None:
             raise AuthFailedError(f"{failed}: the server refuses: {refusal}") from refusal

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from zkwire.errors import SessionClosedError, SessionError
+from zkwire.errors import ProtocolError, SessionClosedError, SessionError
+from zkwire.session.guaranteed_delete import ignored
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.transport import Link
 from zkwire.wire.connection import Call
-from zkwire.wire.requests import CloseSessionRequest, PingRequest
+from zkwire.wire.jute import Record
+from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 
 # Seconds in which `close` waits for a server that sends nothing, or looks for another.  A lost connection is usually
 # replaced in less than one.  But an ensemble that is down must not keep a program from ending.
@@ -21,6 +24,8 @@ _LAST_TRY: Final = 0.5
 # Seconds between two checks whether the clean-up has ended: none before the second one, then ever more.
 _SHORTEST_PAUSE: Final = 0.001
 _LONGEST_PAUSE: Final = 0.1
+
+R = TypeVar("R", bound=Record)
 
 
 def closed() -> SessionClosedError:
@@ -89,34 +94,45 @@ async def while_heard(
         link = present()
 
 
-async def end_session(link: Link, within: float) -> None:
-    """End the session of `link`, which no request queue uses: return at the answer, or after `within` seconds."""
+async def ask(link: Link, request: Request[R]) -> asyncio.Future[R]:
+    """Send `request` on `link`, which no request queue uses, and return the future of its reply, which is done.
+
+    Raises: the reason of the loss when the link is lost.
+    """
     loop = asyncio.get_running_loop()
-    answered: asyncio.Future[None] = loop.create_future()
-    link.connection.send(Call(CloseSessionRequest(), CloseWaiter(lambda: answered.set_result(None))), loop.time())
+    answered: asyncio.Future[R] = ignored(loop.create_future())
+    link.connection.send(Call(request, answered), loop.time())
     link.flush()
     either: set[asyncio.Future[Any]] = {answered, link.closed}
-    await asyncio.wait(either, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not answered.done():
+        raise link.closed.result()
+    return answered
 
 
-async def clean_up(requests: RequestQueue, link: Link | None, within: float) -> None:
+async def end_session(link: Link, within: float) -> None:
+    """End the session of `link`, which no request queue uses: return at the answer, or after `within` seconds."""
+    with contextlib.suppress(OSError, ProtocolError):  # TimeoutError is a subclass
+        async with asyncio.timeout(within):
+            await ask(link, CloseSessionRequest())
+
+
+async def clean_up(requests: RequestQueue, link: Link, within: float) -> None:
     """Wait, for at most `within` seconds, until the nodes of cancelled creates are gone, or the link is lost or silent.
 
     They must not stay in a session that outlives this client.
     """
     loop = asyncio.get_running_loop()
     end, pause = loop.time() + within, 0.0
-    assert link is not None
     while requests.is_cleaning_up and not link.is_lost and loop.time() < end:
-        ping = requests.submit(PingRequest())
+        ping = ignored(requests.submit(PingRequest()))
         # When the ping is answered, so is all that was sent before; the deletes have then sent their next requests.
         ends: set[asyncio.Future[Any]] = {ping, link.closed}
         try:
             await while_heard(ends, lambda: link, end, loop.time())
         finally:
             has_ended = any(each.done() for each in ends)
-            if not ping.cancel() and not ping.cancelled():
-                ping.exception()  # read it, or asyncio logs "exception was never retrieved"
+            ping.cancel()
         if not has_ended:
             return
         if requests.is_cleaning_up:

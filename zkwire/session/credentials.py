@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
 from zkwire.errors import ServerError, SessionError
+from zkwire.session.guaranteed_delete import ignored
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.wire.connection import Call
 from zkwire.wire.requests import AuthRequest
@@ -65,7 +66,7 @@ class Credential:
     """
 
     def __init__(self, identity: Identity, refused: Callable[[str, ServerError], None]) -> None:
-        self.accepted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.accepted: asyncio.Future[None] = ignored(asyncio.get_running_loop().create_future())
         self._identity = identity
         self._refused = refused
         self._call: Call | None = None
@@ -84,12 +85,6 @@ class Credential:
     def was_sent(self) -> bool:
         """Whether the last request that shows it has been written."""
         return self._call is not None and self._call.xid != 0
-
-    def fail(self, error: SessionError) -> None:
-        """Fail `accepted`, if it is still open: the session is over."""
-        if not self.accepted.done():
-            self.accepted.set_exception(error.again())
-            self.accepted.exception()  # marks it as retrieved: asyncio must not log it if no task awaits it
 
     # -- the waiter of its requests ---------------------------------------------------------------------------------
 
@@ -138,7 +133,8 @@ class Credentials:
     def fail(self, error: SessionError) -> None:
         """Fail those that the server has not accepted yet: the session is over."""
         for credential in self._all:
-            credential.fail(error)
+            if not credential.accepted.done():
+                credential.accepted.set_exception(error.again())
 
 
 @scrub_traceback

@@ -272,10 +272,8 @@ class Keepalive:
         rng: A source of randomness.
         open_link: Opens connections.
         make_witness: Makes a witness of the client.
+        run: Runs something in a task until the session is closed.
         is_ready: Whether the chain is kept while there is no lock.
-
-    Attributes:
-        tasks: Those that run; the session ends them.
     """
 
     def __init__(
@@ -285,6 +283,7 @@ class Keepalive:
         rng: random.Random,
         open_link: OpenLink,
         make_witness: MakeWitness,
+        run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         *,
         is_ready: bool,
     ) -> None:
@@ -295,13 +294,13 @@ class Keepalive:
         self._rng = rng
         self._open_link = open_link
         self._make_witness = make_witness
+        self._run = run
         self._needs = [0, 0]  # of locks that depend on certainty now, and later
         self._needed_since = 0.0
         self._address: Address  # of the link's server
         self._timer: asyncio.TimerHandle | None = None
         self._mending: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
-        self.tasks: set[asyncio.Task[None]] = set()
 
     def need(self, *, later: bool) -> None:
         """Record that one lock more depends on certainty, or, with `later`, that one waits which may come to."""
@@ -371,12 +370,6 @@ class Keepalive:
             at_rest = self._needed_since + certainty.least * _ROLE_AFTER
             if self._loop.time() >= at_rest:
                 self._asking = self._run(self._ask_role(link))
-
-    def _run(self, body: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(body, name="zkwire certainty")
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
-        return task
 
     async def _ask_role(self, link: Link) -> None:
         """Have the writes of other clients count if the server is a learner: see Certainty.follows."""

@@ -109,6 +109,7 @@ class PreparedServers:
     While connections break, one session serves all tries: the leader has to end each that is left.
 
     Attributes:
+        late_writes: Those of the present session; to be replaced with the session.
         granted: The timeout that each server grants, in seconds, as far as it is known.
     """
 
@@ -116,10 +117,11 @@ class PreparedServers:
         self._lifetime = lifetime
         self._open_link = open_link
         self._make_witness = make_witness
+        self.late_writes = LateWrites()
         self.granted: dict[Peer, float] = {}
         self._left = SessionKey()
 
-    def opener(self, address: Address, hello: ConnectRequest, late_writes: LateWrites, within: float) -> OpenLink:
+    def opener(self, address: Address, hello: ConnectRequest, within: float) -> OpenLink:
         """Return what opens a connection to `address` on which `hello` may be sent at once.
 
         A handshake of the other session may take `within` seconds.
@@ -130,8 +132,8 @@ class PreparedServers:
         async def open_prepared(make: Callable[[], Link], host: str, port: int) -> Link:
             link = await self._open_link(make, host, port)
             # A host's name may have several servers: each is prepared on the connection that was opened to it.
-            while not self._is_prepared(server := peer_of(link, address), late_writes):
-                await self._prepare(link, server, address, hello, late_writes, within)
+            while not self._is_prepared(server := peer_of(link, address)):
+                await self._prepare(link, server, address, hello, within)
                 link = await self._open_link(make, host, port)
             if (granted := self.granted.get(server)) is not None:
                 self._lifetime.resuming(asyncio.get_running_loop().time(), granted)
@@ -139,14 +141,12 @@ class PreparedServers:
 
         return open_prepared
 
-    def _is_prepared(self, server: Peer, late_writes: LateWrites) -> bool:
-        if late_writes.needs_flush(server):
+    def _is_prepared(self, server: Peer) -> bool:
+        if self.late_writes.needs_flush(server):
             return False
         return server in self.granted or not self._lifetime.may_be_certain
 
-    async def _prepare(
-        self, link: Link, server: Peer, address: Address, hello: ConnectRequest, late_writes: LateWrites, within: float
-    ) -> None:
+    async def _prepare(self, link: Link, server: Peer, address: Address, hello: ConnectRequest, within: float) -> None:
         async def take_over(make: Callable[[], Link], host: str, port: int) -> Link:
             other = make()
             link.hand_over(other)
@@ -162,6 +162,6 @@ class PreparedServers:
         finally:
             self._left = witness.left
         if is_flushed:
-            late_writes.flushed(server)
-        elif late_writes.needs_flush(server):
+            self.late_writes.flushed(server)
+        elif self.late_writes.needs_flush(server):
             raise ConnectionError("a server without a quorum cannot show whether it has a late write")

@@ -329,8 +329,10 @@ class RequestQueue:
             self._settle_watch(call, call.code)
         waiter = call.waiter
         if waiter is None:
-            if call.code and isinstance(call.request, SetWatchesRequest | SetWatches2Request):
-                self._rearming_refused(call)
+            if call.code and self.link is not None and isinstance(call.request, SetWatchesRequest | SetWatches2Request):
+                # The watches are not set on this connection, and the callers would wait for events in vain.
+                error = call.request.refusal(call.code, self.server)
+                self.link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
             if call.code == ThrottledError.code and isinstance(call.request, RemoveWatchesRequest):
                 self._remove_later(call.request)
             for watcher in self.watches.heard(call.request, call.code):
@@ -428,12 +430,6 @@ class RequestQueue:
         waiting, self._unsent = self._unsent, deque()
         yield
         self._unsent.extend(waiting)
-
-    def _rearming_refused(self, call: Call) -> None:
-        """Drop the connection: the watches are not set on it, and the callers would wait for events in vain."""
-        error = call.request.refusal(call.code, self.server)
-        if self.link is not None:
-            self.link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
 
     def _lost(self, call: Call) -> list[LostCreate]:
         """Return the creates in `call` whose nodes may have to be searched for."""

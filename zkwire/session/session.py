@@ -30,6 +30,7 @@ from zkwire.session import probe
 from zkwire.session.attempt import Attempt, RefusedError, SessionKey
 from zkwire.session.closing import CloseWaiter, clean_up, closed, drain, end_session, end_tasks, finish, while_heard
 from zkwire.session.credentials import Credentials, Identity
+from zkwire.session.guaranteed_delete import ignored
 from zkwire.session.hosts import Address, Hosts
 from zkwire.session.keepalive import Keepalive, Lifetime, OnClosed
 from zkwire.session.late_writes import LateServer, LateWrites, PreparedServers, peer_of
@@ -101,19 +102,19 @@ class Session(LinkOwner):
         self._open_link = open_link
         self._credentials = Credentials(auth, self._fail_auth)
         witness = partial(Witness, sasl, self._credentials)
-        self.keepalive = Keepalive(self.lifetime, self.requests, rng, open_link, witness, is_ready=locks)
+        run = self.run_in_background
+        self.keepalive = Keepalive(self.lifetime, self.requests, rng, open_link, witness, run, is_ready=locks)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
         self._attempt: Attempt
         self._address = self._hosts.peek()  # the server connected to, or tried last
-        self._late_writes = LateWrites()
         self._servers = PreparedServers(self.lifetime, open_link, witness)
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()
         self._background: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Future[None] | None = None
-        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._started: asyncio.Future[None] = ignored(self._loop.create_future())
         self._ended: asyncio.Future[None] = self._loop.create_future()  # for good
         self._runner = self._loop.create_task(self._run(), name="zkwire session")
         self._runner.add_done_callback(self._runner_ended)
@@ -143,11 +144,12 @@ class Session(LinkOwner):
         if self._hosts.replace(addresses, self._address if self._is_ready else None, follows=follows):
             self._move_on("the list of servers has changed")
 
-    def run_in_background(self, body: Coroutine[Any, Any, None]) -> None:
-        """Run `body` in a task until it returns or the session is closed."""
+    def run_in_background(self, body: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run `body` in a task until it returns or the session is closed, and return the task."""
         task = self._loop.create_task(body, name="zkwire background")
         self._background.add(task)
         task.add_done_callback(self._background.discard)  # not kept: so asyncio reports one that has failed
+        return task
 
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, unless it is kept, once the requests submitted before are answered; see Client.close."""
@@ -160,7 +162,7 @@ class Session(LinkOwner):
         end = self._loop.time() + (self.timeout if within is None else min(within, self.timeout))
         last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
         try:
-            if keep_session and self._is_ready:
+            if keep_session and link is not None and self._is_ready:
                 await clean_up(self.requests, link, (end - self._loop.time()) / 2)
             if self._is_ready or (self._has_session and not keep_session):
                 last_answer = CloseWaiter(self._end_as_closed)
@@ -178,7 +180,7 @@ class Session(LinkOwner):
         finally:
             try:
                 self._end_as_closed()
-                await end_tasks({self._runner, *self._background, *self.keepalive.tasks})
+                await end_tasks({self._runner, *self._background})
                 await self.requests.cleanup.wait_dismissed()
             finally:
                 self._closing.set_result(None)
@@ -234,7 +236,7 @@ class Session(LinkOwner):
         if link.connection.is_session_over:
             self.lifetime.doubt()
         if self.requests.detach(reason):
-            self._late_writes.lost(peer_of(link, self._address), self._address)
+            self._servers.late_writes.lost(peer_of(link, self._address), self._address)
         if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
@@ -271,7 +273,7 @@ class Session(LinkOwner):
             except (OSError, ProtocolError) as error:
                 self._failed(address, error)
             else:
-                if (late := self._late_writes.doubtful) is None:
+                if (late := self._servers.late_writes.doubtful) is None:
                     await self._serve(link, address)
                 else:
                     await self._clear_doubt(link, address, late)
@@ -287,7 +289,7 @@ class Session(LinkOwner):
     def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
         if link := self._attempt.given_up:
-            self._late_writes.given_up(peer_of(link, self._address), address)
+            self._servers.late_writes.given_up(peer_of(link, self._address), address)
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
         cause = given_up(self._hosts.failures(), is_one_round=self._is_one_round)
@@ -359,7 +361,7 @@ class Session(LinkOwner):
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
-        opener = self._servers.opener(address, hello, self._late_writes, within)
+        opener = self._servers.opener(address, hello, within)
         link = await self._attempt.run(opener, address, within)
         if self._sasl is not None:
             self._admit(link)
@@ -389,9 +391,9 @@ class Session(LinkOwner):
 
     def _admit(self, link: Link) -> None:
         """Lend `link` to the queue, unless a lost write may come late: credentials, watches, the calls that wait."""
-        has_lost_write = bool(self._late_writes)
-        self._late_writes.resumed(peer_of(link, self._address), is_read_only=link.connection.is_read_only)
-        if self._late_writes.doubtful is not None:
+        has_lost_write = bool(self._servers.late_writes)
+        self._servers.late_writes.resumed(peer_of(link, self._address), is_read_only=link.connection.is_read_only)
+        if self._servers.late_writes.doubtful is not None:
             return
         self.requests.attach(link, self.key.id, [credential.call() for credential in self._credentials])
         self.keepalive.attach(link, self._address, has_lost_write=has_lost_write)
@@ -425,7 +427,7 @@ class Session(LinkOwner):
             self.states.enter(SessionState.EXPIRED)
             self._settle_all(error)
             self.requests.forget_session()
-            self._late_writes = LateWrites()
+            self._servers.late_writes = LateWrites()
             self.key = SessionKey()
             self.lifetime.renewed()
             self.timeout = self._hosts.timeout = self._wanted_timeout
@@ -447,7 +449,6 @@ class Session(LinkOwner):
     def _fail_start(self, error: Exception) -> None:
         if not self._started.done():
             self._started.set_exception(error)
-            self._started.exception()  # marks it as retrieved: asyncio must not log it if no task awaits it
 
     def _end_as_closed(self) -> None:
         """End the session as one that its owner has closed."""

@@ -17,9 +17,8 @@ from typing import Any, Final, TypeAlias
 
 from zkwire.errors import NoNodeError, ProtocolError
 from zkwire.session.attempt import Attempt, RefusedError, SessionKey
-from zkwire.session.closing import end_session, finish
+from zkwire.session.closing import ask, end_session, finish
 from zkwire.session.credentials import Credential
-from zkwire.session.guaranteed_delete import ignored
 from zkwire.session.hosts import Address
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, LinkOwner, OpenLink
@@ -27,11 +26,10 @@ from zkwire.wire.connection import Call, Incoming
 from zkwire.wire.records import OPEN_ACL, ConnectRequest, ConnectResponse, printed, xids
 from zkwire.wire.requests import CreateRequest, Request, SyncRequest
 
-_SHORTEST: Final = 1  # milliseconds: the server grants its least timeout
+_SHORTEST: Final = 0.001  # seconds: the server grants its least timeout
 _ENDED_AFTER: Final = 1.6  # times that timeout: the leader ends a session one timeout and one tick after it was made
 _EPHEMERAL: Final = 1
 _REPLY_LIMIT: Final = 64 * 1024  # bytes
-_NEW: Final = ConnectRequest(0, 0, _SHORTEST, 0, bytes(16), False)
 
 
 class Witness(LinkOwner):
@@ -63,6 +61,7 @@ class Witness(LinkOwner):
         self._within = within
         self._xids = xids()
         self._attempt: Attempt
+        self._key = SessionKey()
         self.left = SessionKey()
 
     async def run(self) -> None:
@@ -71,22 +70,19 @@ class Witness(LinkOwner):
         Raises: OSError, ProtocolError and AuthFailedError when the server cannot be used.
         Cancellation: leaves no socket; the session ends by itself.
         """
-        link = await self._connect(_NEW)
+        link = await self._connect(self._key.hello(_SHORTEST, 0, accepts_read_only=False))
         try:
             await self._make_global(link)
         finally:
             await finish(link)
-        made = self._response
-        password = made.password or bytes(16)
-        pause = made.timeout / 1000 * _ENDED_AFTER
+        pause = link.connection.timeout * _ENDED_AFTER
         while True:
             await asyncio.sleep(pause)
             pause *= 2  # each try has kept the session for longer
             try:
                 # With the zxid of its creation: a server that has not seen that does not know the session, and does not
                 # answer.
-                hello = ConnectRequest(0, self._zxid, _SHORTEST, made.session_id, password, False)
-                await finish(await self._connect(hello))
+                await finish(await self._connect(self._key.hello(_SHORTEST, self._zxid, accepts_read_only=False)))
             except RefusedError:
                 return
 
@@ -102,11 +98,11 @@ class Witness(LinkOwner):
         self.left = SessionKey()
         link = await self._connect(hello)
         try:
-            made, is_read_only = self._response, link.connection.is_read_only
+            is_read_only = link.connection.is_read_only
             if not is_read_only:  # such a session exists on that server alone
-                self.left = SessionKey(made.session_id, made.password or bytes(16))
-                if code := await self._ask(link, SyncRequest("/")):
-                    raise ProtocolError(f"a sync was answered with {code}")
+                self.left = self._key
+                if error := await self._ask(link, SyncRequest("/")):
+                    raise ProtocolError(f"a sync was refused: {error}")
                 await end_session(link, self._within)
                 self.left = SessionKey()
             return link.connection.timeout, not is_read_only
@@ -123,26 +119,18 @@ class Witness(LinkOwner):
         Where sessions are local to their servers at first, the server makes one known to the leader before it carries
         out the create of an ephemeral node, also one that it refuses then, because the parent does not exist.
         """
-        path = f"/zkwire-{printed(self._response.session_id)}/witness"
-        code = await self._ask(link, CreateRequest(path, b"", OPEN_ACL, _EPHEMERAL))
+        path = f"/zkwire-{printed(self._key.id)}/witness"
+        error = await self._ask(link, CreateRequest(path, b"", OPEN_ACL, _EPHEMERAL))
         self._zxid = link.connection.last_zxid
-        if code != NoNodeError.code:
-            raise ProtocolError(f"a create below a missing node was answered with {code}")
+        if not isinstance(error, NoNodeError):
+            raise ProtocolError(f"the answer to a create below a missing node is {error}")
 
-    async def _ask(self, link: Link, request: Request[Any]) -> int:
-        """Send the credentials and `request`, and return the code of its answer."""
-        loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Any] = ignored(loop.create_future())
-        call = Call(request, answered)
+    async def _ask(self, link: Link, request: Request[Any]) -> BaseException | None:
+        """Send the credentials and `request`, and return its refusal, None if it was carried out."""
         for credential in self._credentials:
-            link.connection.send(Call(credential.request()), loop.time())
-        link.connection.send(call, loop.time())
-        link.flush()
+            link.connection.send(Call(credential.request()), asyncio.get_running_loop().time())
         async with asyncio.timeout(self._within):
-            await asyncio.wait({answered, link.closed}, return_when=asyncio.FIRST_COMPLETED)
-        if not answered.done():
-            raise await link.closed
-        return call.code
+            return (await ask(link, request)).exception()
 
     # -- called by the link: see LinkOwner --------------------------------------------------------------------------
 
@@ -150,7 +138,7 @@ class Witness(LinkOwner):
         """Take the answer to the handshake, and to the create."""
         for item in arrived:
             if isinstance(item, ConnectResponse):
-                self._response = item
+                self._key.granted(item, is_read_only=link.connection.is_read_only)
                 self._attempt.greeted.set_result(item.timeout > 0)
             elif isinstance(item, Call) and item.waiter is not None:
                 if item.code:

@@ -218,11 +218,11 @@ async def test_the_witness_is_given_up_with_the_connection_and_leaves_no_task_an
             server.strike = lambda wire, sent: False if sent.name == "create" else None
         await server.until("create")
         await asyncio.sleep(0.1)
-        assert len(tasks("zkwire certainty")) == 1
+        assert len(tasks("zkwire background")) == 1
         server.refused = {"a", "b"}
         main.lose(None)
         await asyncio.sleep(0.1)
-        assert tasks("zkwire certainty") == []
+        assert tasks("zkwire background") == []
         assert not [wire for wire in server.wires if wire.is_open]
 
 
