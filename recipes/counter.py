@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Final, NamedTuple
 
-from recipes.common.decoded_stream import DecodedStream
 from recipes.common.receipts import ExactWriter
 from recipes.common.retrying import until_answered
 from recipes.common.shared_nodes import read_or_create
+from recipes.common.streams import DecodedStream
 from zkwire import ACL, OPEN_ACL, Client, Node, NoNodeError, validate_path
 
 SIZES: Final = (8, 4)

@@ -18,6 +18,7 @@ import zkwire
 from recipes.common.event_loops import same_loop
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import read, until_answered
+from recipes.common.streams import RecipeStream
 from recipes.line.known import line_of
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
@@ -30,7 +31,6 @@ from zkwire import (
     NoNodeError,
     SessionState,
     Stat,
-    ValueStream,
     WatchEvent,
     WatchEventType,
     join_path,
@@ -300,7 +300,7 @@ class Terms:
         return self._term
 
 
-class LeaderStream(ValueStream[bytes | None]):
+class LeaderStream(RecipeStream[bytes | None]):
     """A stream of the leader's data, now and after each change, None without a leader; made by `Election.observe`.
 
     It needs to watch the leader's node only: sequence numbers only grow, so the first candidate of the line stays the
@@ -310,13 +310,9 @@ class LeaderStream(ValueStream[bytes | None]):
     _noun = "leader"
 
     def __init__(self, zk: Client, path: str) -> None:
-        super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
-        self._zk = zk
+        super().__init__(zk, path)
         self._leader: str | None = None
         self._known = line_of(zk, path)
-
-    async def __anext__(self) -> bytes | None:
-        return await until_answered(self._zk, super().__anext__)
 
     def _heard(self, event: WatchEvent) -> None:
         if event.type is WatchEventType.DELETED:
@@ -354,8 +350,7 @@ class LeaderStream(ValueStream[bytes | None]):
             self._leader = next(iter(_candidates(found[0], found[1], foreign)), None)
             is_empty = self._leader is None
         else:
-            # The election's node is missing: watch for its creation.
-            is_empty = (await self._zk.exists_and_watch(self.path, into=self._watches))[0] is None
+            is_empty = await self._is_missing()
         if not is_empty:
             self._disarm()
         return is_empty

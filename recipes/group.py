@@ -16,8 +16,9 @@ from recipes.common.arguments import checked_within
 from recipes.common.event_loops import OneLoop
 from recipes.common.persistent_node import PersistentNode
 from recipes.common.retrying import read, until_answered
+from recipes.common.streams import RecipeStream
 from recipes.common.warn_once import WarnOnce
-from zkwire import ACL, Client, GetData, Node, SessionState, WatchEvent, join_path, validate_path
+from zkwire import ACL, Client, GetData, Node, WatchEvent, join_path, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -242,7 +243,7 @@ def _is_member(node: Node | zkwire.ZooKeeperError, path: str, warnings: WarnOnce
     return True
 
 
-class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
+class MembersStream(RecipeStream[dict[str, bytes]]):
     """The members of a group, now and after each change; made by `Group.watch`.
 
     Of changes in quick succession some may be left out, but never the last one.  The stream goes on after a reconnect,
@@ -265,16 +266,12 @@ class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
     _noun = "members"
 
     def __init__(self, zk: Client, path: str, warnings: WarnOnce) -> None:
-        super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
-        self._zk = zk
+        super().__init__(zk, path)
         self._warnings = warnings
         self._names: list[str] = []  # of the group's children, as last listed
         # The data of those that were read, so that a watch was set; None for one that is not a member's.
         self._known: dict[str, bytes | None] = {}
         self._needs_list: bool  # whether the names may have changed; the first look lists them in any case
-
-    async def __anext__(self) -> dict[str, bytes]:
-        return await until_answered(self._zk, super().__anext__)
 
     def _heard(self, event: WatchEvent) -> None:
         """Forget what the event has made out of date; its watch is used up."""
@@ -292,11 +289,8 @@ class MembersStream(zkwire.ValueStream[dict[str, bytes]]):
             self._needs_list = True
         while self._needs_list:
             found = await self._found(self._zk.get_children_and_watch(self.path, into=self._watches))
-            if found is None:
-                # The group's node is missing: wait for its creation, unless it was created since.
-                stat, _ = await self._zk.exists_and_watch(self.path, into=self._watches)
-                if stat is not None:
-                    continue
+            if found is None and not await self._is_missing():
+                continue
             self._names = [] if found is None else found[0]
             self._needs_list = False
             self._known = {name: self._known[name] for name in self._names if name in self._known}

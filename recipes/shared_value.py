@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from recipes.common.decoded_stream import DecodedStream
 from recipes.common.receipts import ANY_VERSION, ExactWriter
 from recipes.common.shared_nodes import read_or_create
+from recipes.common.streams import DecodedStream
 from zkwire import ACL, OPEN_ACL, Client, Node, validate_path
 
 

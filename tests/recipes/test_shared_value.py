@@ -93,7 +93,7 @@ async def test_a_value_is_watched_and_created_when_it_is_missing() -> None:
 async def test_an_iteration_whose_first_wait_was_cancelled_goes_on() -> None:
     async with scene() as stage:
         values = SharedValue(stage.zk, "/v", b"a").watch()
-        with stage.server.drop_before(path="/v", session=stage.zk.session_id, nth=4) as making:  # behind three reads
+        with stage.server.drop_before(path="/v", session=stage.zk.session_id, nth=3) as making:  # behind two reads
             waiting = asyncio.create_task(anext(values))
             await making.until_hit()
             waiting.cancel()

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 
 from recipes import SharedValue
-from recipes.common.decoded_stream import DecodedStream
+from recipes.common.streams import DecodedStream
 from tests.support.everywhere import Scene, no_watch_stays, scene
 
 
