@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import ClassVar, Final, Self
 
 import zkwire
+from recipes.common.arguments import checked_data
 from recipes.common.event_loops import same_loop
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import read, until_answered
@@ -151,9 +152,7 @@ class Election(LineLock[Term]):
     _noun = "leadership of"
 
     def __init__(self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
-        if not isinstance(data, bytes):
-            raise TypeError(f"the data of a candidate must be bytes, not {data!r}")
-        super().__init__(zk, Line(zk, validate_path(path), prefix=LATCH_PREFIX, data=data, acl=acl))
+        super().__init__(zk, Line(zk, validate_path(path), prefix=LATCH_PREFIX, data=checked_data(data), acl=acl))
 
     def lead(self, *, within: float | None = None) -> Hold[Term]:
         """Return a context manager that becomes a candidate, waits until it leads, and resigns at the end.

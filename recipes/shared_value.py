@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from recipes.common.arguments import checked_data
 from recipes.common.receipts import ANY_VERSION, ExactWriter
 from recipes.common.shared_nodes import read_or_create
 from recipes.common.streams import DecodedStream
@@ -30,7 +31,7 @@ class SharedValue:
     def __init__(self, zk: Client, path: str, initial: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
         self._zk = zk
         self.path = validate_path(path)
-        self._initial = self._checked(initial)
+        self._initial = checked_data(initial)
         self._acl = OPEN_ACL if acl is None else acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
         self._writing = asyncio.Lock()  # held by the task whose write is under way; the others wait in their order
@@ -65,7 +66,7 @@ class SharedValue:
         Requests:
             multi.
         """
-        self._checked(value)
+        checked_data(value)
         async with self._writing:
             while not await self._writer.write(value, ANY_VERSION):
                 await self._read_or_create()
@@ -81,7 +82,7 @@ class SharedValue:
         Requests:
             multi.
         """
-        self._checked(value)
+        checked_data(value)
         if isinstance(version, bool) or not isinstance(version, int):
             raise TypeError(f"version is a whole number, not {version!r}")
         if version < 0:
@@ -102,11 +103,6 @@ class SharedValue:
 
     async def _read_or_create(self) -> Node:
         return await read_or_create(self._zk, self.path, self._initial, self._acl)
-
-    def _checked(self, value: bytes) -> bytes:
-        if not isinstance(value, bytes):
-            raise TypeError(f"the value of {self.path} is bytes, not {value!r}")
-        return value
 
 
 class SharedValueStream(DecodedStream[tuple[bytes, int]]):
