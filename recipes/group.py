@@ -13,7 +13,7 @@ from typing import Final, Self, TypeGuard
 
 import zkwire
 from recipes.common.arguments import checked_within
-from recipes.common.event_loops import OneLoop
+from recipes.common.event_loops import same_loop
 from recipes.common.persistent_node import PersistentNode
 from recipes.common.retrying import read, until_answered
 from recipes.common.streams import RecipeStream
@@ -39,9 +39,7 @@ class Member:
         self.name = name
         self.path = node.path
         self._node = node
-        self._one_loop = OneLoop(f"the member {self.path}")
-        self._one_loop.check()
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         self._over: asyncio.Future[zkwire.ZooKeeperError | None] = loop.create_future()
         self._is_reported = False  # the error that has ended the membership was raised or returned to the caller
         self._keep_task: asyncio.Task[None] | None = None
@@ -78,7 +76,7 @@ class Member:
         Requests:
             setData.
         """
-        self._one_loop.check()
+        self._check_loop()
         if self._over.done():
             self._is_reported = True
             raise copy(self._over.result()) or RuntimeError(f"the member {self.path} has left")
@@ -96,7 +94,7 @@ class Member:
         Cancellation:
             The member leaves anyway.
         """
-        self._one_loop.check()
+        self._check_loop()
         self._timer.cancel()
         keep_task, self._keep_task = self._keep_task, None
         try:
@@ -124,13 +122,16 @@ class Member:
         Cancellation:
             Leaves no node.
         """
-        self._one_loop.check()
+        self._check_loop()
         error = await asyncio.shield(self._over)
         self._is_reported = True
         return error
 
+    def _check_loop(self) -> None:
+        same_loop(self._loop, f"the member {self.path}")
+
     def _start_keeping(self) -> None:
-        self._keep_task = asyncio.get_running_loop().create_task(self._keep())
+        self._keep_task = self._loop.create_task(self._keep())
 
     async def _keep(self) -> None:
         try:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_left
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Coroutine, Hashable, Iterable, Sequence
 from hashlib import blake2b, shake_128
 from struct import Struct
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
-from recipes.common.background import BackgroundTask
-from recipes.common.event_loops import OneLoop
+from recipes.common.background import BackgroundBlock
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
 from recipes.lock import Lock
@@ -154,7 +153,7 @@ class _Holding(Generic[P]):
                 await lease.release()
 
 
-class Partitioner(Generic[P]):
+class Partitioner(BackgroundBlock, Generic[P]):
     """This process's share of a set of partitions.
 
     ::
@@ -208,7 +207,7 @@ class Partitioner(Generic[P]):
             raise TypeError(f"settle is a number of seconds, not {settle!r}")
         if not 0 <= settle < float("inf"):
             raise ValueError(f"settle is a number of seconds from 0, not {settle!r}")
-        self._zk = zk
+        super().__init__(f"the Partitioner of {path}")
         self.path = validate_path(path)
         self.name = name or zk.unique_id()
         self._settle = settle
@@ -225,39 +224,25 @@ class Partitioner(Generic[P]):
         self._others: dict[str, bytes] = {}  # the members that divide another list, with their fingerprints
         self._given: frozenset[P] = frozenset()
         self._is_iterated = False
-        self._member: Member | None = None
-        self._background: BackgroundTask | None = None
-        self._one_loop = OneLoop(f"the Partitioner of {self.path}")
+        self._member: Member  # of the present block
 
-    async def __aenter__(self) -> Self:
-        self._one_loop.check()
-        if self._background is not None:
-            raise RuntimeError(f"this member of {self.path} has been entered already")
+    async def _begin(self) -> Coroutine[Any, Any, None]:
         self._given = frozenset()
         self._member = await self._group.join(self.name, self._fingerprint)
-        self._background = BackgroundTask(self._divide(self._member))
-        return self
+        return self._divide()
 
-    async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
-        self._one_loop.check()
-        background, self._background = self._background, None
-        member, self._member = self._member, None
-        if background is None or member is None:
-            raise RuntimeError(f"the block of this member of {self.path} is left, but it was not entered")
-        try:
-            await background.leave(kind)
-        finally:
-            for holding in self._holdings.values():
-                holding.want(None)
-                holding.confirm()
-            self._news.set()
-            await member.leave()
+    async def _end(self) -> None:
+        for holding in self._holdings.values():
+            holding.want(None)
+            holding.confirm()
+        self._news.set()
+        await self._member.leave()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> frozenset[P]:
-        self._one_loop.check()
+        self._check_loop()
         if self._is_iterated:
             raise RuntimeError(f"another task waits for the next partitions of {self.path} already")
         self._is_iterated = True
@@ -293,11 +278,11 @@ class Partitioner(Generic[P]):
 
     # -- the background task ----------------------------------------------------------------------------------------
 
-    async def _divide(self, member: Member) -> None:
+    async def _divide(self) -> None:
         """Hold the partitions of our share, and divide again as members come and go."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._watch_membership(member))
+                tasks.create_task(self._watch_membership())
                 await self._follow_members(tasks)
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
@@ -343,7 +328,7 @@ class Partitioner(Generic[P]):
         self._others = others
         return [name for name in members if name not in others]
 
-    async def _watch_membership(self, member: Member) -> None:
-        error = await member.lost()
+    async def _watch_membership(self) -> None:
+        error = await self._member.lost()
         if error is not None:
             raise error

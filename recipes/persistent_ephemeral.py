@@ -5,17 +5,16 @@ The work is done by a `PersistentNode`, as for the members of a group.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from recipes.common.arguments import checked_within
-from recipes.common.background import BackgroundTask
-from recipes.common.event_loops import OneLoop
+from recipes.common.background import BackgroundBlock
 from recipes.common.persistent_node import PersistentNode
 from zkwire import ACL, Client, validate_path
 
 
-class PersistentEphemeral:
+class PersistentEphemeral(BackgroundBlock):
     """An ephemeral node that exists as long as the `async with` block lasts, whatever happens to the session.
 
     ::
@@ -52,6 +51,7 @@ class PersistentEphemeral:
     def __init__(
         self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None, within: float | None = 0.0
     ) -> None:
+        super().__init__(f"the PersistentEphemeral of {path}")
         self._zk = zk
         self.path = validate_path(path)
         if path == "/":
@@ -60,33 +60,20 @@ class PersistentEphemeral:
         self._within = checked_within(within)
         self._own_sessions: set[int] = set()
         self._node = self._new_node(data)
-        self._background: BackgroundTask | None = None
-        self._one_loop = OneLoop(f"the PersistentEphemeral of {self.path}")
 
     def _new_node(self, data: bytes) -> PersistentNode:
         return PersistentNode(self._zk, self.path, data, acl=self._acl, own_sessions=self._own_sessions)
 
-    async def __aenter__(self) -> Self:
-        self._one_loop.check()
-        if self._background is not None:
-            raise RuntimeError(f"the node {self.path} is kept already")
+    async def _begin(self) -> Coroutine[Any, Any, None]:
         # Each block has a node of its own: tasks that still wait in the block before get its RuntimeError.
         self._node = self._new_node(self._node.data)
         await self._node.acquire(within=self._within)
-        self._background = BackgroundTask(self._node.keep())
-        return self
+        return self._node.keep()
 
-    async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
-        self._one_loop.check()
-        background, self._background = self._background, None
-        if background is None:
-            raise RuntimeError(f"the block of {self.path} is left, but it was not entered")
-        try:
-            await background.leave(kind)
-        finally:
-            gone = self._node.discard()
-            if gone is not None:
-                await gone
+    async def _end(self) -> None:
+        gone = self._node.discard()
+        if gone is not None:
+            await gone
 
     @property
     def exists(self) -> bool:
@@ -126,6 +113,6 @@ class PersistentEphemeral:
         await self._node.set(data)
 
     def _check_entered(self) -> None:
-        self._one_loop.check()
+        self._check_loop()
         if self._background is None:
             raise RuntimeError(f"the node {self.path} is kept inside an `async with` block only")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Self
 
 from recipes.common.arguments import current_task
+from recipes.common.event_loops import same_loop
 
 
 class BackgroundTask:
@@ -58,3 +60,46 @@ class BackgroundTask:
         if not self._is_leaving and not task.cancelled() and task.exception() is not None:
             self._has_cancelled_body = True
             self._body.cancel()
+
+
+class BackgroundBlock:
+    """An object whose `async with` block has a background task; it may be entered again after the block.
+
+    It is for one event loop, the first in which it is entered.
+
+    Args:
+        described: The object, for error messages.
+    """
+
+    def __init__(self, described: str) -> None:
+        self._described = described
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._background: BackgroundTask | None = None
+
+    async def __aenter__(self) -> Self:
+        self._check_loop()
+        if self._background is not None:
+            raise RuntimeError(f"{self._described} has been entered already")
+        self._background = BackgroundTask(await self._begin())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
+        self._check_loop()
+        background, self._background = self._background, None
+        if background is None:
+            raise RuntimeError(f"the block of {self._described} is left, but it was not entered")
+        try:
+            await background.leave(kind)
+        finally:
+            await self._end()
+
+    def _check_loop(self) -> None:
+        self._loop = same_loop(self._loop, self._described)
+
+    @abstractmethod
+    async def _begin(self) -> Coroutine[Any, Any, None]:
+        """Do what must be done before the body begins, and return the work of the background task."""
+
+    @abstractmethod
+    async def _end(self) -> None:
+        """Undo what the block has done; the background task has ended."""

@@ -32,23 +32,3 @@ def same_loop(loop: asyncio.AbstractEventLoop | None, what: str) -> asyncio.Abst
     if loop is not None and loop is not running:
         raise RuntimeError(f"{what} belongs to another event loop: connect a client in each event loop")
     return running
-
-
-class OneLoop:
-    """Remembers the event loop in which an object is first used, and refuses every other one.
-
-    Args:
-        what: The object, for the error message.
-    """
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def check(self) -> None:
-        """Return if the running event loop is the one of the first call.
-
-        Raises:
-            RuntimeError: if it is another one.
-        """
-        self._loop = same_loop(self._loop, self._what)

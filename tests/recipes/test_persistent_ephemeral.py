@@ -111,7 +111,7 @@ async def test_a_block_that_was_not_entered_cannot_be_left() -> None:
     async with scene() as stage:
         node = PersistentEphemeral(stage.zk, "/node")
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="the block of /node is left, but it was not entered"):
+            with pytest.raises(RuntimeError, match="the block of the PersistentEphemeral of /node is left, but it was not entered"):
                 await node.__aexit__(None, None, None)
             async with node:
                 assert node.exists
@@ -122,7 +122,7 @@ async def test_an_object_can_be_entered_again_but_not_twice_at_a_time() -> None:
         node = PersistentEphemeral(stage.zk, "/n")
         for _ in range(2):
             async with node:
-                with pytest.raises(RuntimeError, match="kept already"):
+                with pytest.raises(RuntimeError, match="entered already"):
                     await node.__aenter__()
         with pytest.raises(RuntimeError, match="async with"):
             await node.set(b"")
