@@ -23,8 +23,6 @@ def main() -> int:
     arguments = parser.parse_args()
     if os.name != "posix":
         parser.error("it runs on Linux and macOS only: use zkwire.testing.Server in the process of your tests")
-    if not 0 <= arguments.port < 65536:
-        parser.error(f"--port: {arguments.port} is not a port")
     try:
         server = Server(
             host=arguments.host,
@@ -42,8 +40,13 @@ async def _serve(server: Server, address: str, *, with_stdin: bool) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
+
+    def read_input() -> None:
+        if not os.read(sys.stdin.fileno(), _READ_SIZE):
+            ended.set()
+
     if with_stdin:
-        _end_with_input(loop, ended)
+        loop.add_reader(sys.stdin.fileno(), read_input)
     try:
         await server.start()
     except OSError as error:
@@ -55,16 +58,6 @@ async def _serve(server: Server, address: str, *, with_stdin: bool) -> int:
     finally:
         await server.close()
     return 0
-
-
-def _end_with_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    """Set `ended` when the standard input, which is a pipe, ends."""
-
-    def read_input() -> None:
-        if not os.read(sys.stdin.fileno(), _READ_SIZE):
-            ended.set()
-
-    loop.add_reader(sys.stdin.fileno(), read_input)
 
 
 if __name__ == "__main__":

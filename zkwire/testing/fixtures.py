@@ -160,17 +160,21 @@ _STAGE = pytest.StashKey[_Stage]()
 
 def _stage_of(request: pytest.FixtureRequest) -> _Stage:
     """Return the stage of a test; the first fixture that needs it creates it and puts the test into its loop."""
-    item: pytest.Item = request.node
+    item = request.node
     if _STAGE in item.stash:
-        return item.stash[_STAGE]
-    if isinstance(item, pytest.Function) and item.cls is not None and issubclass(item.cls, unittest.TestCase):
+        stage: _Stage = item.stash[_STAGE]
+        return stage
+    if issubclass(getattr(item, "cls", None) or object, unittest.TestCase):
         pytest.fail(
             f"{item.nodeid} asks for {request.fixturename}, but runs in an event loop of unittest: make the server and "
             "the client in asyncSetUp, by `server = await self.enterAsyncContext(zkwire.testing.Server())` and "
             "`zk = await self.enterAsyncContext(zkwire.connect(server.hosts))`",
             pytrace=False,
         )
-    if not isinstance(item, pytest.Function) or _async_test(item) is None:
+    test: Any = getattr(item, "obj", None)  # a doctest has none
+    given = getattr(test, "hypothesis", None)  # set by Hypothesis, which calls `inner_test` for each example
+    inner = test if given is None else given.inner_test
+    if not inspect.iscoroutinefunction(inner):
         pytest.fail(
             f"{item.nodeid} asks for {request.fixturename}, which lives in the event loop of an async test: make the "
             "test `async def`, or ask for `zk_process` instead, a server in a process of its own",
@@ -178,10 +182,6 @@ def _stage_of(request: pytest.FixtureRequest) -> _Stage:
         )
     stage = _Stage(_options(request))
     item.stash[_STAGE] = stage
-    test = item.obj
-    # Set by Hypothesis, which calls `inner_test` for each example.
-    given = getattr(test, "hypothesis", None)
-    inner: Any = None if given is None else given.inner_test
 
     def leave() -> None:
         """Undo what is done here, also for a test with a setup that failed; the test may be run again."""
@@ -209,13 +209,6 @@ def _options(request: pytest.FixtureRequest) -> Options:
             raise
         return Options()
     return options
-
-
-def _async_test(item: pytest.Function) -> Any:
-    """Return the `async def` function of a test, None if it has none."""
-    given = getattr(item.obj, "hypothesis", None)
-    test = item.obj if given is None else given.inner_test
-    return test if inspect.iscoroutinefunction(test) else None
 
 
 def _on_stage(stage: _Stage, test: Callable[..., Any], *, is_last: bool = True, answers_coroutine: bool = False) -> Any:

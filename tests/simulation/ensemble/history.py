@@ -124,8 +124,7 @@ class Replica(State):
         if opcode == CLOSE_SESSION:
             for path in self.tree.ephemerals(session_id):
                 writes.remove(self, path)
-            if session_id in sessions.by_id:
-                sessions.end(sessions.by_id[session_id])
+            sessions.by_id.pop(session_id, None)
             return 0, b""
         if opcode == DELETE_CONTAINER:
             path = transaction.payload.decode()

@@ -138,7 +138,7 @@ class Fault:
         self.hits = 0
         self.is_over = False
         self._ended = ended
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._struck = asyncio.Event()
 
     def takes(self, request: RequestBytes | None, session: int) -> bool:
         """Return whether the fault strikes here, and count it.
@@ -156,6 +156,8 @@ class Fault:
             return False
         if self._left is not None:
             self._left -= 1
+        self.hits += 1
+        self._struck.set()
         return True
 
     def _fits(self, request: RequestBytes) -> bool:
@@ -172,10 +174,9 @@ class Fault:
 
     async def until_hit(self, hits: int = 1) -> None:
         """Wait until the fault has struck `hits` times in all."""
-        if self.hits < hits:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((hits, future))
-            await future
+        while self.hits < hits:
+            self._struck.clear()
+            await self._struck.wait()
 
     def end(self) -> None:
         """Let the fault strike no more; nothing happens when it is over already."""
@@ -184,14 +185,6 @@ class Fault:
             if not self.hits:
                 _LOGGER.warning("%s never hit anything", self)
             self._ended(self)
-
-    def strike(self) -> None:
-        """Count a hit."""
-        self.hits += 1
-        for wanted, future in self._waiting:
-            if wanted <= self.hits and not future.done():
-                future.set_result(None)
-        self._waiting = [(wanted, future) for wanted, future in self._waiting if not future.done()]
 
     def __enter__(self) -> Self:
         return self
@@ -305,10 +298,7 @@ class Faults:
 
     def _striking(self, point: str, session: int = 0, request: RequestBytes | None = None) -> list[Fault]:
         """Return the faults that strike at a point, and count the hits."""
-        met = [fault for fault in self._faults if fault.point == point and fault.takes(request, session)]
-        for fault in met:
-            fault.strike()
-        return met
+        return [fault for fault in self._faults if fault.point == point and fault.takes(request, session)]
 
     def _begin(self, fault: F) -> F:
         self._faults.append(fault)

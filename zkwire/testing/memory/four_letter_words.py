@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -105,12 +104,10 @@ def _envi(machine: Machine) -> str:
             "zookeeper.version": VERSION,
             "host.name": platform.node(),
             "python.version": platform.python_version(),
-            "python.implementation": platform.python_implementation(),
             "os.name": platform.system(),
             "os.arch": platform.machine(),
             "os.version": platform.release(),
             "user.dir": os.getcwd(),
-            "python.executable": sys.executable,
         }
     )
 
@@ -138,12 +135,12 @@ def _mntr(machine: Machine) -> str:
 
 
 def _dump(machine: Machine) -> str:
-    ends: dict[float, list[int]] = {}
+    ends: dict[int, list[int]] = {}
     for session in machine.sessions.by_id.values():
-        ends.setdefault(machine.sessions.deadline(session), []).append(session.id)
+        ends.setdefault(session.ends_ms, []).append(session.id)
     lines = ["SessionTracker dump:", f"Session Sets ({len(ends)})/({len(machine.sessions)}):"]
     for end, ids in sorted(ends.items()):
-        lines.append(f"{len(ids)} expire at {_date(machine.wall_ms() / 1000 + end - machine.now)}:")
+        lines.append(f"{len(ids)} expire at {_date((machine.wall_ms() + end) / 1000 - machine.now)}:")
         lines += [f"\t{session_id % 2**64:#x}" for session_id in ids]
     owners = {each: paths for each in machine.sessions.by_id if (paths := machine.tree.ephemerals(each))}
     lines += ["ephemeral nodes dump:", f"Sessions with Ephemerals ({len(owners)}):"]

@@ -121,8 +121,7 @@ class ServerLink(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end()
-        if not self.closed.done():
-            self.closed.set_result(None)
+        self.closed.set_result(None)
 
     # -- what goes out ------------------------------------------------------------------------------------
 

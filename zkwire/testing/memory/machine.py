@@ -20,6 +20,7 @@ from zkwire.errors import MarshallingError, UnimplementedError
 from zkwire.testing.memory import access, writes
 from zkwire.testing.memory.operations import OPERATIONS, Operation
 from zkwire.testing.memory.refusal import Refused
+from zkwire.testing.memory.sessions import password_of
 from zkwire.testing.memory.state import NO_ZXID, ServerConnection, Settings, State
 from zkwire.wire import multi, requests
 from zkwire.wire.frames import LENGTH
@@ -57,14 +58,13 @@ class Machine(State):
     ) -> None:
         super().__init__(settings, now, wall)
         self.port = port
-        self._cleanup_at = now + settings.container_interval
-        self._tick_at = self.sessions.next_tick(now)
         self._special: dict[int, Callable[[ServerConnection, int, bytes], None]] = {
             requests.AuthRequest.opcode: self._authenticate,
             requests.SaslRequest.opcode: self._refuse_sasl,
             multi.MultiRequest.opcode: self._multi,
             requests.CloseSessionRequest.opcode: self._close_session,
         }
+        self.restart(now)
 
     # -- connections --------------------------------------------------------------------------------------
 
@@ -96,7 +96,10 @@ class Machine(State):
         if operation is not None:
             self._carry_out(connection, operation, PING_XID if opcode == _PING else xid, payload)
         elif opcode in self._special:
-            self._special[opcode](connection, xid, payload)
+            try:
+                self._special[opcode](connection, xid, payload)
+            except DecodeError:
+                self.close(connection)
         else:
             self.reply(connection, xid, NO_ZXID, UnimplementedError.code)
             self.close(connection)
@@ -130,18 +133,19 @@ class Machine(State):
             if known is not None and known.connection is not None:
                 # Before the password is checked: as on the real server, a wrong one drops the owner's connection, too.
                 self.close(known.connection)
-            if known is None or request.password != known.password:
+            if known is None or request.password != password_of(known.id):
                 self._answer_connect(connection, ConnectResponse(0, 0, 0, _NO_PASSWORD), flag)
                 self.close(connection)
                 return
             session = known
-        self.sessions.renew(session, timeout, self.now)
+        session.timeout_ms = timeout
+        self.sessions.touch(session, self.now)
         connection.session = session
         session.connection = connection
         connection.last_operation = "SESS"
         connection.last_zxid = self.last_zxid
         connection.last_response = self.now
-        self._answer_connect(connection, ConnectResponse(0, timeout, session.id, session.password), flag)
+        self._answer_connect(connection, ConnectResponse(0, timeout, session.id, password_of(session.id)), flag)
 
     def _answer_connect(self, connection: ServerConnection, response: ConnectResponse, flag: bytes) -> None:
         body = response.encode() + flag
@@ -192,7 +196,7 @@ class Machine(State):
         """Forget the nodes, the sessions and the count of transactions; a restart follows."""
         self.tree = type(self.tree)()
         self.last_zxid = 0
-        self.sessions.clear()
+        self.sessions.by_id.clear()
 
     # -- requests -----------------------------------------------------------------------------------------
 
@@ -236,11 +240,7 @@ class Machine(State):
         self.close(connection)
 
     def _authenticate(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
-        try:
-            request, _ = requests.AuthRequest.decode(payload, _HEADER.size)
-        except DecodeError:
-            self.close(connection)
-            return
+        request, _ = requests.AuthRequest.decode(payload, _HEADER.size)
         gained = access.authenticate(request.scheme, request.data, connection.address, self.settings.super_digest)
         if not gained:
             self.reply(connection, xid, 0, _AUTH_FAILED)
@@ -251,9 +251,5 @@ class Machine(State):
 
     def _refuse_sasl(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
         """Answer a step of SASL as a server without SASL does: with a null token, which authenticates nothing."""
-        try:
-            requests.SaslRequest.decode(payload, _HEADER.size)
-        except DecodeError:
-            self.close(connection)
-            return
+        requests.SaslRequest.decode(payload, _HEADER.size)
         self.reply(connection, xid, 0, 0, requests.SaslReply(None).encode())

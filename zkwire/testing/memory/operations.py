@@ -31,10 +31,7 @@ class Operation(NamedTuple):
 OPERATIONS: Final[dict[int, Operation]] = {
     operation.request.opcode: operation
     for operation in (
-        Operation("CREA", requests.CreateRequest, write=writes.create),
-        Operation("CREA", requests.Create2Request, write=writes.create),
-        Operation("CREA", requests.CreateContainerRequest, write=writes.create),
-        Operation("CREA", requests.CreateTTLRequest, write=writes.create),
+        *(Operation("CREA", kind, write=writes.create) for kind in writes.CREATES),
         Operation("DELE", requests.DeleteRequest, write=writes.delete),
         Operation("SETD", requests.SetDataRequest, write=writes.set_data),
         Operation("SETA", requests.SetACLRequest, write=writes.set_acl),

@@ -73,6 +73,7 @@ class Server(Faults):
         self._settings.check()
         check_number("port", port, 0, 65535)
         check_text("host", host)
+        self.is_running = False  # whether it listens; a paused server does
         self.is_paused = False
         self.clock: Clock
         self._given_clock = clock
@@ -81,7 +82,6 @@ class Server(Faults):
         self._machine: Machine | None = None
         self._socket: socket.socket | None = None  # keeps the port bound while the server is down
         self._listener: asyncio.Server | None = None
-        self._is_up = False
         self._links: set[ServerLink] = set()
         self._by_connection: dict[ServerConnection, ServerLink] = {}
         self._timer: Timer | None = None
@@ -117,11 +117,6 @@ class Server(Faults):
         return f"[{self._host}]:{self.port}" if ":" in self._host else f"{self._host}:{self.port}"
 
     @property
-    def is_running(self) -> bool:
-        """Whether the server listens; a paused one does."""
-        return self._is_up
-
-    @property
     def sessions(self) -> list[int]:
         """The ids of the live sessions, the oldest first."""
         return [] if self._machine is None else list(self._machine.sessions.by_id)
@@ -143,12 +138,12 @@ class Server(Faults):
             self._machine = Machine(self._settings, now=now, wall=self.clock.wall(), port=self.port)
         else:
             self._machine.restart(now)
-        self._is_up = True
+        self.is_running = True
         try:
             create_server = asyncio.get_running_loop().create_server
             self._listener = await create_server(self._make_link, sock=self._socket, backlog=_BACKLOG)
         except BaseException:
-            self._is_up = False
+            self.is_running = False
             self._stop_listening(keep_port=False)
             raise
         self.flush()
@@ -185,7 +180,7 @@ class Server(Faults):
 
     async def _go_down(self, *, keep_port: bool) -> None:
         """Drop every connection and accept no more, then stop listening and wait until all sockets are closed."""
-        self._is_up = False
+        self.is_running = False
         self.is_paused = False
         for link in list(self._links):
             link.drop()
@@ -251,8 +246,7 @@ class Server(Faults):
         """End every active fault, and a pause."""
         for fault in list(self._faults):
             fault.end()
-        if self.is_paused:
-            self.resume()
+        self.resume()
 
     def expire(self, session_id: int) -> None:
         """Expire a session now, as if its timeout had passed.
@@ -294,7 +288,7 @@ class Server(Faults):
 
     def link_opened(self, link: ServerLink, peer: str, port: int) -> None:
         """Accept a new connection, or close it."""
-        if not self._is_up or self._striking(CONNECTION):
+        if not self.is_running or self._striking(CONNECTION):
             link.drop()
             return
         link.connection = self._running().open(peer, port, self.clock.time())
@@ -365,7 +359,7 @@ class Server(Faults):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._machine is not None and self._is_up and not self.is_paused:
+        if self._machine is not None and self.is_running and not self.is_paused:
             self._machine.advance(self.clock.time())
             self.flush()
 

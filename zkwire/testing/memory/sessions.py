@@ -5,6 +5,7 @@ Stores the connection of each session for others and does not use it.  Times are
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 _PASSWORD_SEED: Final = 0xB3415C00
@@ -23,17 +24,14 @@ def password_of(session_id: int) -> bytes:
     return password
 
 
+@dataclass(eq=False, slots=True)
 class ServerSession(Generic[C]):
-    """One session; `tick` is the number of the tick at which it ends unless it is touched."""
+    """One session; `ends_ms` is the time of the tick at which it ends unless it is touched."""
 
-    __slots__ = ("connection", "id", "password", "tick", "timeout_ms")
-
-    def __init__(self, session_id: int) -> None:
-        self.id = session_id
-        self.password = password_of(session_id)
-        self.timeout_ms = 0
-        self.tick = 0
-        self.connection: C | None = None
+    id: int
+    timeout_ms: int = 0
+    ends_ms: int = 0
+    connection: C | None = None
 
 
 class Sessions(Generic[C]):
@@ -53,37 +51,24 @@ class Sessions(Generic[C]):
         return len(self.by_id)
 
     def create(self) -> ServerSession[C]:
-        """Begin a session with an id that no other session has had; `renew` gives it its end."""
+        """Begin a session with an id that no other session has had; its first `touch` gives it its end."""
         session: ServerSession[C] = ServerSession(self._next_id)
         self._next_id += 1
         self.by_id[session.id] = session
         return session
 
-    def renew(self, session: ServerSession[C], timeout_ms: int, now: float) -> None:
-        """Set the timeout that the session's new connection has negotiated."""
-        session.timeout_ms = timeout_ms
-        self.touch(session, now)
-
     def touch(self, session: ServerSession[C], now: float) -> None:
         """Postpone the end of a session to the first tick after `now` plus its timeout."""
-        session.tick = (round(now * 1000) + session.timeout_ms) // self._tick + 1
-
-    def end(self, session: ServerSession[C]) -> None:
-        """Remove a session from the list."""
-        del self.by_id[session.id]
+        session.ends_ms = ((round(now * 1000) + session.timeout_ms) // self._tick + 1) * self._tick
 
     def due(self, now: float) -> list[ServerSession[C]]:
         """Return the sessions with a timeout that has passed, the earliest first."""
-        over = [session for session in self.by_id.values() if session.tick * self._tick <= round(now * 1000)]
-        return sorted(over, key=lambda session: session.tick)
+        over = [session for session in self.by_id.values() if session.ends_ms <= round(now * 1000)]
+        return sorted(over, key=lambda session: session.ends_ms)
 
     def next_tick(self, now: float) -> float:
         """Return when a session may expire next."""
         return (round(now * 1000) // self._tick + 1) * self._tick / 1000
-
-    def clear(self) -> None:
-        """Forget all sessions."""
-        self.by_id.clear()
 
     def restart(self, now: float) -> None:
         """Give every session its full timeout again, as a restarted server does."""
@@ -92,10 +77,6 @@ class Sessions(Generic[C]):
             self.touch(session, now)
         # When the clock shows no later millisecond than at the last start, the numbers go on: no id is used twice.
         self._next_id = max(self._next_id, _first_id(now))
-
-    def deadline(self, session: ServerSession[C]) -> float:
-        """Return when `session` expires unless its client sends something."""
-        return session.tick * self._tick / 1000
 
 
 def _first_id(now: float) -> int:

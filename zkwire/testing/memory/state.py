@@ -15,11 +15,10 @@ from zkwire.testing.memory.access import Identity
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import ServerSession, Sessions
 from zkwire.testing.memory.tree import Node, Tree
-from zkwire.testing.memory.watch_manager import SEE_CHILDREN, SEE_DATA, Watches
+from zkwire.testing.memory.watch_manager import Watches
 from zkwire.testing.settings import check_number, check_seconds, check_text
 from zkwire.wire.primitives import encode_nullable_ustring
 from zkwire.wire.records import ACL, EVENT_XID, Perms
-from zkwire.wire.watch_table import WatchEventType
 
 _SYNC_CONNECTED: Final = 3
 NO_ZXID: Final = -1
@@ -171,28 +170,8 @@ class State:
         dirty, self._dirty = list(self._dirty), {}
         return dirty
 
-    # -- events -------------------------------------------------------------------------------------------
-
-    def changed(self, event: int, path: str, acl: tuple[ACL, ...], parent_acl: tuple[ACL, ...] = ()) -> None:
-        """Send the events of the last transaction for `path`, first for the node, then for the children of its parent.
-
-        Args:
-            event: WatchEventType.CREATED, WatchEventType.DELETED or WatchEventType.CHANGED.
-            path: The node.
-            acl: The ACL of the node.
-            parent_acl: The ACL of its parent; not needed for WatchEventType.CHANGED.
-        """
-        if not self.watches.by_path:
-            return
-        watchers = (
-            self.watches.deleted(path) if event == WatchEventType.DELETED else self.watches.trigger(path, SEE_DATA)
-        )
-        self._notify_all(watchers, event, path, acl)
-        if event != WatchEventType.CHANGED:
-            parent = path.rpartition("/")[0] or "/"
-            self._notify_all(self.watches.trigger(parent, SEE_CHILDREN), WatchEventType.CHILDREN, parent, parent_acl)
-
-    def _notify_all(self, connections: list[ServerConnection], event: int, path: str, acl: tuple[ACL, ...]) -> None:
+    def notify_all(self, connections: list[ServerConnection], event: int, path: str, acl: tuple[ACL, ...]) -> None:
+        """Send an event of the last transaction to those of the watchers that may see it."""
         for connection in connections:
             # A client that may not read the node gets no event, but its one-shot watch is used up.
             if access.is_allowed(acl, Perms.READ, connection.identities):

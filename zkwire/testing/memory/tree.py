@@ -142,22 +142,14 @@ class Tree:
         del parent.children[name]
         return node
 
-    def set_data(self, path: str, data: bytes | None, zxid: int, time: int) -> Node:
-        """Give the node `path` new data and return it."""
+    def set_data(self, path: str, data: bytes | None, zxid: int, time: int) -> None:
+        """Give the node `path` new data."""
         node = self.nodes[path]
         self._remember(path)
         node.data = data
         node.version = as_int(node.version + 1)
         node.mzxid = zxid
         node.mtime = time
-        return node
-
-    def set_acl(self, path: str, acl: tuple[ACL, ...]) -> Node:
-        """Give the node `path` another ACL and return it."""
-        node = self.nodes[path]
-        node.acl = acl
-        node.aversion = as_int(node.aversion + 1)
-        return node
 
     def descendants(self, path: str) -> int:
         """Return how many nodes are below `path`."""

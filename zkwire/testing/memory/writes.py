@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 from zkwire import errors, paths
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import ServerSession
 from zkwire.testing.memory.state import ServerConnection, State
-from zkwire.testing.memory.tree import CONTAINER, LONGEST_TTL, PROTECTED, Node, ttl_owner
+from zkwire.testing.memory.tree import CONTAINER, LONGEST_TTL, PROTECTED, Node, as_int, ttl_owner
+from zkwire.testing.memory.watch_manager import SEE_CHILDREN, SEE_DATA
 from zkwire.wire import requests
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
@@ -35,18 +36,27 @@ _TTL: Final = (TTLFlags.PERSISTENT, TTLFlags.SEQUENTIAL)
 
 @dataclass(slots=True)
 class Change:
-    """One change of the tree: the events that it causes, and the node that the reply shows."""
+    """One change of the tree: the events that it causes, and the node that the reply shows.
+
+    `event` is CREATED, DELETED, CHANGED, or 0 for a change that causes none; CHANGED needs no `parent_acl`.
+    """
 
     event: int
     path: str
     node: Node
-    acl: tuple[ACL, ...]
     parent_acl: tuple[ACL, ...] = ()
 
     def send_events(self, state: State) -> None:
-        """Send the events; a change without one has the number 0."""
-        if self.event:
-            state.changed(self.event, self.path, self.acl, self.parent_acl)
+        """Send the events of the last transaction, first for the node, then for the children of its parent."""
+        if not self.event or not state.watches.by_path:
+            return
+        is_deleted = self.event == WatchEventType.DELETED
+        watchers = state.watches.deleted(self.path) if is_deleted else state.watches.trigger(self.path, SEE_DATA)
+        state.notify_all(watchers, self.event, self.path, self.node.acl)
+        if self.event != WatchEventType.CHANGED:
+            parent = self.path.rpartition("/")[0] or "/"
+            watchers = state.watches.trigger(parent, SEE_CHILDREN)
+            state.notify_all(watchers, WatchEventType.CHILDREN, parent, self.parent_acl)
 
 
 def _parent(path: str) -> str:
@@ -106,7 +116,7 @@ def create(state: State, connection: ServerConnection, request: AnyCreate) -> Ch
     if parent.is_ephemeral:
         raise Refused(errors.NoChildrenForEphemeralsError)
     node = state.tree.create(path, request.data, acl, owner, state.last_zxid, state.wall_ms())
-    return Change(WatchEventType.CREATED, path, node, acl, parent.acl)
+    return Change(WatchEventType.CREATED, path, node, parent.acl)
 
 
 def delete(state: State, connection: ServerConnection, request: requests.DeleteRequest) -> Change:
@@ -124,7 +134,7 @@ def delete(state: State, connection: ServerConnection, request: requests.DeleteR
     if node.children:
         raise Refused(errors.NotEmptyError)
     state.tree.delete(path, state.last_zxid)
-    return Change(WatchEventType.DELETED, path, node, node.acl, parent.acl)
+    return Change(WatchEventType.DELETED, path, node, parent.acl)
 
 
 def set_data(state: State, connection: ServerConnection, request: requests.SetDataRequest) -> Change:
@@ -133,7 +143,7 @@ def set_data(state: State, connection: ServerConnection, request: requests.SetDa
     node = state.allowed(connection, request.path, Perms.WRITE)
     _check_version(node.version, request.version)
     state.tree.set_data(request.path, request.data, state.last_zxid, state.wall_ms())
-    return Change(WatchEventType.CHANGED, request.path, node, node.acl)
+    return Change(WatchEventType.CHANGED, request.path, node)
 
 
 def set_acl(state: State, connection: ServerConnection, request: requests.SetACLRequest) -> Change:
@@ -142,8 +152,9 @@ def set_acl(state: State, connection: ServerConnection, request: requests.SetACL
     acl = access.stored(request.acl, connection.identities)
     node = state.allowed(connection, request.path, Perms.ADMIN)
     _check_version(node.aversion, request.version)
-    state.tree.set_acl(request.path, acl)
-    return Change(0, request.path, node, acl)
+    node.acl = acl  # no multi contains this change, so it is never undone
+    node.aversion = as_int(node.aversion + 1)
+    return Change(0, request.path, node)
 
 
 def check(state: State, connection: ServerConnection, request: requests.CheckVersionRequest) -> Change:
@@ -151,7 +162,7 @@ def check(state: State, connection: ServerConnection, request: requests.CheckVer
     _validate(request.path)
     node = state.allowed(connection, request.path, Perms.READ)
     _check_version(node.version, request.version)
-    return Change(0, request.path, node, node.acl)
+    return Change(0, request.path, node)
 
 
 def reconfig(state: State, connection: ServerConnection, request: requests.ReconfigRequest) -> Change:
@@ -167,12 +178,10 @@ def body(request: type[Request[Any]], change: Change) -> bytes:
 
 # -- several writes in one ----------------------------------------------------------------------------
 
+CREATES: Final[tuple[type[Request[Any]], ...]] = get_args(AnyCreate)
 _Apply: TypeAlias = Callable[[State, ServerConnection, Any], Change]
 _PARTS: Final[dict[type[Request[Any]], _Apply]] = {
-    requests.CreateRequest: create,
-    requests.Create2Request: create,
-    requests.CreateContainerRequest: create,
-    requests.CreateTTLRequest: create,
+    **dict.fromkeys(CREATES, create),
     requests.DeleteRequest: delete,
     requests.SetDataRequest: set_data,
     requests.CheckVersionRequest: check,
@@ -214,14 +223,13 @@ def _part(part: Request[Any]) -> Request[Any]:
     """
     if type(part) not in _PARTS or part.subject is None:
         raise Refused(errors.MarshallingError)
-    if isinstance(part, requests.CreateTTLRequest):
-        if part.flags in _TTL:
-            return part
-        return (
-            _part(requests.CreateRequest(part.path, part.data, part.acl, part.flags)) if 0 <= part.flags <= 6 else part
-        )
-    if isinstance(part, requests.CreateRequest | requests.Create2Request | requests.CreateContainerRequest):
-        if not 0 <= part.flags <= _HIGHEST_FLAGS or part.flags in _TTL:
+    if isinstance(part, AnyCreate):
+        is_known = 0 <= part.flags <= _HIGHEST_FLAGS
+        if isinstance(part, requests.CreateTTLRequest):
+            if part.flags in _TTL or not is_known:
+                return part
+            part = requests.CreateRequest(part.path, part.data, part.acl, part.flags)
+        if part.flags in _TTL or not is_known:
             raise Refused(errors.MarshallingError)
         if part.flags == CreateFlags.CONTAINER:
             return requests.CreateContainerRequest(part.path, part.data, part.acl, part.flags)
@@ -235,7 +243,7 @@ def remove(state: State, path: str) -> None:
     """Delete a node without any check, at the end of a session or in the clean-up of containers and TTL nodes."""
     parent = state.tree.nodes[path.rpartition("/")[0]]
     node = state.tree.delete(path, state.last_zxid)
-    state.changed(WatchEventType.DELETED, path, node.acl, parent.acl)
+    Change(WatchEventType.DELETED, path, node, parent.acl).send_events(state)
 
 
 def end_session(state: State, session: ServerSession[ServerConnection]) -> int:
@@ -243,5 +251,5 @@ def end_session(state: State, session: ServerSession[ServerConnection]) -> int:
     zxid = state.next_zxid()
     for path in state.tree.ephemerals(session.id):
         remove(state, path)
-    state.sessions.end(session)
+    del state.sessions.by_id[session.id]
     return zxid

@@ -6,9 +6,8 @@ Knows how the members of one ensemble are configured to find each other. `zkwire
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Iterable
-from typing import Final, NamedTuple, Self, Unpack
+from collections.abc import Iterable, Sequence
+from typing import Final, Self, Unpack
 
 from zkwire.testing.real.loopback import free_ports
 from zkwire.testing.real.server import (
@@ -18,16 +17,9 @@ from zkwire.testing.real.server import (
     RealServerOptions,
     ServerFailedError,
 )
-from zkwire.testing.settings import check_lines, check_number
+from zkwire.testing.settings import check_number
 
 READY_TIME_LIMIT: Final = 45.0
-
-
-class _Ports(NamedTuple):
-    client: int
-    secure: int
-    quorum: int
-    election: int
 
 
 class EnsembleServer(RealServer):
@@ -37,27 +29,29 @@ class EnsembleServer(RealServer):
     without a quorum serves nothing, or only reads where the ensemble allows that: see `mode`.
     """
 
-    def __init__(self, number: int, ports: _Ports, *, is_observer: bool, **options: Unpack[RealServerOptions]) -> None:
+    def __init__(
+        self, number: int, ports: Sequence[int], *, is_observer: bool, **options: Unpack[RealServerOptions]
+    ) -> None:
         super().__init__(**options)
         self.number = number
         self.is_observer = is_observer
-        self._ports = ports
+        self._ports = ports  # for clients, for clients with TLS, for the quorum, and for elections
         self._others: tuple[str, ...] = ()
 
     @property
     def spec(self) -> str:
         """The text that names this server in a reconfiguration: "server.1=127.0.0.1:q:e:participant;127.0.0.1:c"."""
-        ports = self._ports
+        client, _, quorum, election = self._ports
         role = "observer" if self.is_observer else "participant"
-        return f"server.{self.number}=127.0.0.1:{ports.quorum}:{ports.election}:{role};127.0.0.1:{ports.client}"
+        return f"server.{self.number}=127.0.0.1:{quorum}:{election}:{role};127.0.0.1:{client}"
 
     def join(self, others: Iterable[str]) -> None:
         """Set the `spec` of the other servers by which it finds its ensemble at its first start."""
         self._others = tuple(others)
 
     def _take_ports(self) -> None:
-        self._port = self._ports.client
-        self._secure_port = self._ports.secure if self._tls is not None else None
+        self._port = self._ports[0]
+        self._secure_port = self._ports[1] if self._tls is not None else None
 
     def _settings(self) -> dict[str, str]:
         settings = super()._settings()
@@ -113,18 +107,15 @@ class RealEnsemble:
     ) -> None:
         check_number("size", size, 1, 255)
         check_number("observers", observers, 0, 255 - size)
-        given = options.get("properties") or {}
-        check_lines("properties", given)
         settings: dict[str, str] = {}
         if read_only:
             settings |= {"localSessionsEnabled": "true", "localSessionsUpgradingEnabled": "true"}
             options["jvm"] = ["-Dreadonlymode.enabled=true", *options.get("jvm", QUICK_START)]
         if reconfig:
             settings["reconfigEnabled"] = "true"
-        options["properties"] = {**settings, **given}
+        options["properties"] = {**settings, **(options.get("properties") or {})}
         self._options = options
-        self._size = size + observers
-        self._voters = size
+        self._observing = range(size + 1, size + observers + 1)
         self.servers: list[EnsembleServer] = self._made(range(1, size + observers + 1))
 
     async def __aenter__(self) -> Self:
@@ -223,17 +214,11 @@ class RealEnsemble:
         self.servers.append(server)
         return server
 
-    def _made(self, numbers: Iterable[int]) -> list[EnsembleServer]:
-        numbers = list(numbers)
-        free = iter(free_ports(4 * len(numbers)))
+    def _made(self, numbers: Sequence[int]) -> list[EnsembleServer]:
+        free = free_ports(4 * len(numbers))  # all at once, so that they differ
         servers = [
-            EnsembleServer(
-                number,
-                _Ports(*itertools.islice(free, 4)),
-                is_observer=self._voters < number <= self._size,
-                **self._options,
-            )
-            for number in numbers
+            EnsembleServer(number, free[4 * at : 4 * at + 4], is_observer=number in self._observing, **self._options)
+            for at, number in enumerate(numbers)
         ]
         for server in servers:
             server.join(other.spec for other in servers if other is not server)

@@ -8,6 +8,7 @@ import re
 import shutil
 import stat
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +69,8 @@ def find_zookeeper(version: str | None = None) -> Installation:
                 candidates.append(_installed_in(store / name))
             else:
                 left_out.append(f"; {store / name} is left out, because {distrust}: set ZOOKEEPER_HOME to use it")
-    candidates.append(_installed_by_debian())
+    extras = (DEBIAN_JARS / f"{name}.jar" for name in DEBIAN_EXTRAS)
+    candidates.append(_server_among(DEBIAN_JARS.glob("zookeeper-*.jar"), *extras))
     for candidate in candidates:
         if candidate is not None and (version is None or fits(candidate.version, version)):
             return candidate
@@ -115,18 +117,14 @@ def fits(version: str, wanted: str) -> bool:
 
 def _installed_in(home: Path) -> Installation | None:
     jars = sorted(home.glob("*.jar")) + sorted(home.glob("lib/*.jar"))
+    # A distribution's conf folder configures the logging that comes with it; if there is none, Java ignores the entry.
+    return _server_among(jars, *jars, home / "conf")
+
+
+def _server_among(jars: Iterable[Path], *others: Path) -> Installation | None:
     for jar in jars:
         if match := _SERVER_JAR.fullmatch(jar.name):
-            # A distribution's conf folder configures the logging that comes with it.
-            conf = [home / "conf"] if (home / "conf").is_dir() else []
-            return Installation(match[1], (jar, *jars, *conf))
-    return None
-
-
-def _installed_by_debian() -> Installation | None:
-    for jar in DEBIAN_JARS.glob("zookeeper-*.jar"):
-        if match := _SERVER_JAR.fullmatch(jar.name):
-            return Installation(match[1], (jar, *(DEBIAN_JARS / f"{name}.jar" for name in DEBIAN_EXTRAS)))
+            return Installation(match[1], (jar, *others))
     return None
 
 

@@ -97,8 +97,9 @@ def test_a_silent_session_ends_at_the_next_tick(start: float, timeout: float, en
     """A session ends at the first tick after its timeout, never at its timeout."""
     sessions: Sessions[object] = Sessions(tick_time=2.0, now=start)
     session = sessions.create()
-    sessions.renew(session, round(timeout * 1000), start)
-    assert sessions.next_tick(ends - 0.001) == sessions.deadline(session) == ends
+    session.timeout_ms = round(timeout * 1000)
+    sessions.touch(session, start)
+    assert sessions.next_tick(ends - 0.001) == session.ends_ms / 1000 == ends
     assert sessions.due(ends - 0.001) == []
     assert sessions.due(ends) == [session]
 

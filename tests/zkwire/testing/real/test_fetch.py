@@ -51,20 +51,17 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     with served(tmp_path / "served") as url:
         index = Index(tmp_path / "served", monkeypatch)
 
-        class Tools:
-            def __init__(self, folder: Path) -> None:
-                folder.mkdir()
+        def install(folder: Path, requirement: str, *options: str) -> Path:
+            index.installed.append(requirement)
+            if requirement == JAVA:
+                write_java(Path(options[-1], *FETCHED_JAVA.parts[1:]), "21.0.8")
+            folder.mkdir()
+            python = folder / "python"
+            python.write_text(f"#!/bin/sh\necho {url}\n", encoding="utf-8")
+            python.chmod(0o755)
+            return python
 
-            def install(self, requirement: str, *options: str) -> None:
-                index.installed.append(requirement)
-                if requirement == JAVA:
-                    write_java(Path(options[-1], *FETCHED_JAVA.parts[1:]), "21.0.8")
-
-            def run(self, *arguments: str) -> str:
-                assert arguments == ("-c", module.PRINT_CENTRAL)
-                return f"{url}\n"
-
-        monkeypatch.setattr(module, "_Tools", Tools)
+        monkeypatch.setattr(module, "_install", install)
         monkeypatch.setattr(module, "MAVEN_SETTINGS", tmp_path / "settings.xml")
         monkeypatch.setattr(module, "_this_platform", lambda: "linux-x86_64")
         yield index
