@@ -34,7 +34,7 @@ def copy_of_the_tree() -> Iterator[Path]:
             source, target = ROOT / name, root / name
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
+                shutil.copy(source, target)  # with its mode
         # Some tests ask git for the files.
         for words in ("init --quiet --initial-branch=copy", "add --all"):
             subprocess.run(["git", *words.split()], cwd=root, check=True)
