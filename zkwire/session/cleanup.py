@@ -123,7 +123,7 @@ class Cleanup:
     Attributes:
         deletes: The guaranteed deletes that are under way.
         searches: The searches that are under way, by `LostCreate.where`.
-        search_tasks: Their tasks.
+        search_tasks: Their tasks; the session waits at its end for those that `dismiss` has cancelled.
     """
 
     def __init__(self, requests: Requests) -> None:
@@ -134,11 +134,6 @@ class Cleanup:
         # What is left to do after `dismiss`: nodes that outlive the session.
         self._lasting_creates: list[LostCreate] = []
         self._lasting_deletes: list[str] = []
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a search or a delete is under way."""
-        return bool(self.deletes.under_way or self.searches)
 
     def remove_created(self, request: Request[Any], reply: object, newest_zxid: int) -> None:
         """Delete the nodes that `reply`, the answer to `request`, says to have been created, if they can be told apart.
@@ -204,11 +199,6 @@ class Cleanup:
         """Log the nodes that outlive the dismissed session, because there will be no other one."""
         for path in (*self._lasting_deletes, *(create.request.path for create in self._lasting_creates)):
             _log.warning("the client ends before it could remove the node that a cancelled create of %s left", path)
-
-    async def wait_dismissed(self) -> None:
-        """Wait until the tasks of dismissed searches have ended."""
-        while self.search_tasks:
-            await asyncio.wait(self.search_tasks)
 
 
 class _Search:

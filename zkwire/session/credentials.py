@@ -62,6 +62,7 @@ class Credential:
 
     Attributes:
         accepted: Done when the server has accepted the credential for the first time.
+        shown: The last call that shows it, None if there was none.
         is_forgotten: Whether its request, if it is still in the queue, is not to be sent.
     """
 
@@ -69,22 +70,17 @@ class Credential:
         self.accepted: asyncio.Future[None] = ignored(asyncio.get_running_loop().create_future())
         self._identity = identity
         self._refused = refused
-        self._call: Call | None = None
+        self.shown: Call | None = None
         self.is_forgotten = False
 
     def call(self) -> Call:
         """Return a fresh call that shows it."""
-        self._call = Call(self.request(), self)
-        return self._call
+        self.shown = Call(self.request(), self)
+        return self.shown
 
     def request(self) -> AuthRequest:
         """Return the request that shows it."""
         return AuthRequest(0, self._identity.scheme, self._identity.data)
-
-    @property
-    def was_sent(self) -> bool:
-        """Whether the last request that shows it has been written."""
-        return self._call is not None and self._call.xid != 0
 
     # -- the waiter of its requests ---------------------------------------------------------------------------------
 
@@ -125,7 +121,7 @@ class Credentials:
         try:
             await asyncio.shield(credential.accepted)
         except asyncio.CancelledError:
-            if not credential.was_sent:
+            if credential.shown is None or not credential.shown.xid:  # not sent
                 credential.is_forgotten = True
                 self._all.remove(credential)
             raise

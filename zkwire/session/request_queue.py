@@ -408,8 +408,10 @@ class RequestQueue:
     @property
     def is_cleaning_up(self) -> bool:
         """Whether there are nodes to remove, or unanswered calls with a cancelled caller, which may have made some."""
+        if self.cleanup.deletes.under_way or self.cleanup.searches:
+            return True
         calls = () if self.link is None else self.link.connection.calls
-        return self.cleanup.is_busy or any(call.waiter and call.waiter.done() for call in calls)
+        return any(call.waiter and call.waiter.done() for call in calls)
 
     # -- within -----------------------------------------------------------------------------------------------------
 

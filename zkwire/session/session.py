@@ -180,8 +180,7 @@ class Session(LinkOwner):
         finally:
             try:
                 self._end_as_closed()
-                await end_tasks({self._runner, *self._background})
-                await self.requests.cleanup.wait_dismissed()
+                await end_tasks({self._runner, *self._background, *self.requests.cleanup.search_tasks})
             finally:
                 self._closing.set_result(None)
 

@@ -95,7 +95,6 @@ class Witness(LinkOwner):
         Raises: RefusedError if that one has expired; otherwise as `run`.
         Cancellation: leaves no socket; the session is left.
         """
-        self.left = SessionKey()
         link = await self._connect(hello)
         try:
             is_read_only = link.connection.is_read_only

@@ -124,7 +124,7 @@ async def test_a_search_goes_on_over_several_lost_connections_pitfall_10() -> No
         server.strike = strike
         task = asyncio.ensure_future(zk.create("/n-", ephemeral=True, sequential=True))
         await server.until("delete")
-        while zk._session.requests.cleanup.is_busy:
+        while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         assert lost == ["create", "sync", "getChildren", "exists", "delete"]
         assert await zk.get_children("/") == ["zookeeper"]

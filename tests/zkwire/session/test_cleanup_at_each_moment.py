@@ -90,7 +90,7 @@ async def test_a_search_removes_the_node_asks_behind_a_sync_and_leaves_no_watch(
         kept = await zk.create("/p/n-", ephemeral=True, sequential=True)
         server.names()
         await lose_a_create(server, zk, "/p/n-", sequential=sequential)
-        while zk._session.requests.cleanup.is_busy:
+        while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         create, connect, proof, *asked = [(sent.name, sent.path) for sent in server.requests]
         assert (create, connect, proof) == (("create", "/p/n-"), ("connect", None), ("multi", None))
@@ -127,7 +127,7 @@ async def test_a_search_spares_newer_nodes_of_others_and_names_that_are_no_numbe
         server.wires[0].lose(None)
         server.release()
         await asyncio.gather(*made)
-        while zk._session.requests.cleanup.is_busy:
+        while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         assert server.names().count("delete") == sequential
         assert sorted(await zk.get_children("/p")) == sorted(names)
@@ -152,7 +152,7 @@ async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
         server.is_holding = False
         server.strike = throttled()
         made = await again
-        while zk._session.requests.cleanup.is_busy:
+        while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         assert await zk.get_children("/p") == [made.rpartition("/")[2]]
         assert server.names().count("delete") == carried_out
@@ -175,7 +175,7 @@ async def test_a_search_spares_lost_nodes_of_other_prefixes() -> None:
         for create in wanted:
             with pytest.raises(zkwire.ConnectionLostError):
                 await create
-        while zk._session.requests.cleanup.is_busy:
+        while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         assert sorted(await zk.get_children("/p")) == ["n--0000000003", "n-10000000002", "n-x-0000000001"]
 
@@ -234,7 +234,7 @@ async def test_a_search_that_is_refused_for_good_is_reported(
     async with a_client() as (server, zk):
         await lose_a_create(server, zk, "/n-", sequential=sequential)
         server.strike = lambda wire, sent: zkwire.NoAuthError.code if sent.name == operation else None
-        while zk._session.requests.cleanup.is_busy:
+        while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         (report,) = [text for text in caplog.messages if "cannot look for the node" in text]
         assert "that a cancelled create of /n- left: " in report
@@ -311,7 +311,7 @@ async def test_a_search_ends_with_its_session_and_is_silent(how: str, caplog: py
             async for state in zk.states():
                 if state is SessionState.CONNECTED and zk.session_id != old:
                     break
-            assert not zk._session.requests.cleanup.is_busy
+            assert not zk._session.requests.is_cleaning_up
             server.names()
             await asyncio.sleep(1.0)
             assert server.names("ping") == []

@@ -166,7 +166,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
 
             zk._session.requests.recovered = recover  # type: ignore[method-assign]
             assert isinstance(await outcome(task), asyncio.CancelledError)
-        while zk._session.requests.cleanup.is_busy:
+        while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         assert server.names().count("delete") == (moment != "expired" or "ephemeral" not in kind)
         assert await zk.get_children("/p") == []
@@ -213,7 +213,7 @@ async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_th
             assert all(isinstance(error, ConnectionLostError) and error.maybe_applied for error in made)
         else:
             assert [(await zk.get(path)).data for path in made] == [b"0", b"2", b"3"]
-        while zk._session.requests.cleanup.is_busy:
+        while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         assert len(await zk.get_children("/")) == 4
 
