@@ -97,10 +97,7 @@ class ObserverTap:
             # the refused one have the code 0; those after it say that they were not reached.
             codes = [result.err for result in call.reply.results if isinstance(result, ErrorResult)]
             code = next(filter(None, codes), 0)
-        error = None
-        if code:
-            error = call.request.refusal(code, server)
-        self.done(call, error)
+        self.done(call, call.request.refusal(code, server) if code else None)
 
     def done(self, call: Call, error: Exception | None) -> None:
         """Report the end of `call`, with or without an answer."""

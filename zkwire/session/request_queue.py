@@ -276,10 +276,8 @@ class RequestQueue:
         for call in link.connection.calls:
             if call.waiter is None:
                 continue
-            if call.waiter.done():
+            if call.waiter.done() or call.request.is_recovered:
                 self._settle_watch(call, _NO_ANSWER)
-                lost += self._lost(call)
-            elif call.request.is_recovered:
                 lost += self._lost(call)
             elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
