@@ -90,7 +90,7 @@ class Counter:
         self._acl = OPEN_ACL if acl is None else acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
         self._waiting: list[_Addition] = []  # for the next write
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[list[int | OverflowError]] | None = None
         self._under_way: list[_Addition] = []  # those that the present write carries out together
         # The value and the version of the node when this client last read or wrote it.
         self._known: tuple[int, int] | None = None
@@ -144,17 +144,23 @@ class Counter:
             self._writing = asyncio.get_running_loop().create_task(self._write(self._under_way))
             self._writing.add_done_callback(self._has_written)
 
-    def _has_written(self, writing: asyncio.Task[None]) -> None:
-        for addition in self._under_way:
+    def _has_written(self, writing: asyncio.Task[list[int | OverflowError]]) -> None:
+        for index, addition in enumerate(self._under_way):
             if writing.cancelled():
                 addition.total.cancel()
-            elif (error := writing.exception()) is not None and not addition.total.done():
+            elif addition.total.done():
+                continue
+            elif (error := writing.exception()) is not None:
                 # Each gets an error of its own: if all raised one object, each would add its traceback to it.
                 addition.total.set_exception(copy(error))
+            elif isinstance(total := writing.result()[index], int):
+                addition.total.set_result(total)
+            else:
+                addition.total.set_exception(total)
         self._write_waiting()
 
-    async def _write(self, additions: Sequence[_Addition]) -> None:
-        """Write the sum of `additions` and give each its value, or the OverflowError of its own."""
+    async def _write(self, additions: Sequence[_Addition]) -> list[int | OverflowError]:
+        """Write the sum of `additions`; return the new value after each, or the error of one that does not fit."""
         loop = asyncio.get_running_loop()
         losses = 0  # to clients that wrote between our read and our write
         while True:
@@ -169,25 +175,15 @@ class Counter:
             values = [total for total in totals if isinstance(total, int)]
             began = loop.time()
             if not values:
-                if not is_fresh:
-                    continue  # another client may have subtracted something meanwhile
+                if is_fresh:
+                    return totals  # otherwise another client may have subtracted something meanwhile
             elif await self._writer.write(encoded(values[-1], self.size, self.path), version):
                 self._known = values[-1], version + 1
-            else:
-                # A value that was out of date already is no sign of another client that adds at this moment.
-                if is_fresh:
-                    losses += 1
-                    share = int(self._zk.unique_id()[:8], 16) / 2**32
-                    await asyncio.sleep(share * min(2**losses, _LONGEST_PAUSE) * min(loop.time() - began, _SLOW))
-                continue
-            for addition, total in zip(additions, totals, strict=True):
-                if addition.total.done():
-                    continue
-                if isinstance(total, int):
-                    addition.total.set_result(total)
-                else:
-                    addition.total.set_exception(total)
-            return
+                return totals
+            elif is_fresh:  # a value that was out of date already is no sign of another client that adds at this moment
+                losses += 1
+                share = int(self._zk.unique_id()[:8], 16) / 2**32
+                await asyncio.sleep(share * min(2**losses, _LONGEST_PAUSE) * min(loop.time() - began, _SLOW))
 
     def _add_up(self, additions: Sequence[_Addition], value: int) -> list[int | OverflowError]:
         """Return the new value after each addition, beginning from `value`; the error of one that does not fit."""

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from copy import copy
-from typing import Final, Self, TypeGuard
+from typing import Final, Self
 
 import zkwire
 from recipes.common.arguments import checked_within
@@ -24,6 +24,7 @@ _log = logging.getLogger(__name__)
 
 # In seconds: a membership that ends sooner never sets a watch, so that joining costs one request.
 _UNWATCHED: Final = 0.1
+_NOT_SHOWN: Final = "so it is not shown as a member"
 
 
 class Member:
@@ -216,32 +217,13 @@ class Group:
         found = await read(self._zk, *(GetData(join_path(self.path, name)) for name in names))
         members = {}
         for name, node in zip(names, found, strict=True):
-            if _is_member(node, join_path(self.path, name), self._warnings):
+            if self._warnings.is_member(node, join_path(self.path, name), _NOT_SHOWN):
                 members[name] = node.data
         return members
 
     def watch(self) -> MembersStream:
         """Return a stream of the members, as `members` returns them, now and after each change."""
         return MembersStream(self._zk, self.path, self._warnings)
-
-
-def _is_member(node: Node | zkwire.ZooKeeperError, path: str, warnings: WarnOnce) -> TypeGuard[Node]:
-    """Return whether the node at `path`, or the error of its read, is a member's; report a node that is not.
-
-    Raises:
-        ZooKeeperError: if the read has failed otherwise than that the node is gone, or may not be read.
-    """
-    if isinstance(node, zkwire.NoNodeError):
-        return False
-    if isinstance(node, zkwire.NoAuthError):
-        warnings.warn(path, "may not be read by this client (its ACL), so it is not shown as a member")
-        return False
-    if isinstance(node, BaseException):
-        raise node
-    if not node.stat.ephemeral_owner:
-        warnings.warn(path, "is not ephemeral, so it is not shown as a member: no session's end would remove it")
-        return False
-    return True
 
 
 class MembersStream(RecipeStream[dict[str, bytes]]):
@@ -298,7 +280,7 @@ class MembersStream(RecipeStream[dict[str, bytes]]):
         unknown = [name for name in self._names if name not in self._known]
         reads = [GetData(join_path(self.path, name), into=self._watches) for name in unknown]
         for name, node in zip(unknown, await read(self._zk, *reads), strict=True):
-            is_member = _is_member(node, join_path(self.path, name), self._warnings)
+            is_member = self._warnings.is_member(node, join_path(self.path, name), _NOT_SHOWN)
             if isinstance(node, Node):
                 self._known[name] = node.data if is_member else None
         members = {name: data for name, data in self._known.items() if data is not None}

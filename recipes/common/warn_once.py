@@ -1,9 +1,11 @@
-"""Warnings about nodes that are not a recipe's own: each node is reported once, by its path."""
+"""Warnings about nodes that are not a recipe's own: each node is reported once, by its path.  And the check of members."""
 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, TypeGuard
+
+from zkwire import NoAuthError, Node, NoNodeError, ZooKeeperError
 
 # A client that creates such nodes without end must fill neither the log nor the memory.
 _MOST_REPORTED: Final = 100
@@ -31,3 +33,25 @@ class WarnOnce:
         shown = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}..."
         is_last = len(self._reported) == _MOST_REPORTED
         self._log.warning("%s: %s %s%s", self._what, shown, found, " (no further node is reported)" if is_last else "")
+
+    def is_member(self, node: Node | ZooKeeperError, path: str, consequence: str) -> TypeGuard[Node]:
+        """Return whether a node is ephemeral, as a member of a recipe is; warn about one that is not, or is unreadable.
+
+        Args:
+            node: What the read of the node at `path` has brought.
+            consequence: What the recipe does about another node.
+
+        Raises:
+            ZooKeeperError: if the read has failed otherwise than that the node is gone, or may not be read.
+        """
+        if isinstance(node, NoNodeError):
+            return False
+        if isinstance(node, NoAuthError):
+            self.warn(path, f"may not be read by this client (its ACL), {consequence}")
+            return False
+        if isinstance(node, BaseException):
+            raise node
+        if not node.stat.ephemeral_owner:
+            self.warn(path, f"is not ephemeral, {consequence}")
+            return False
+        return True

@@ -265,19 +265,12 @@ class DoubleBarrier:
             ZooKeeperError: if the read has failed otherwise than that the node is gone, or another client's may not be
                 read.
         """
-        if isinstance(node, zkwire.NoNodeError):
-            return False
-        if isinstance(node, zkwire.NoAuthError) and name != self._own:
-            found = "may not be read by this client (its ACL)"
-        elif isinstance(node, BaseException):
+        if isinstance(node, zkwire.NoAuthError) and name == self._own:
             raise node
-        elif node.stat.ephemeral_owner:
-            return True
-        else:
-            found = "is not ephemeral"
-        self._no_members.add(name)
-        self._warnings.warn(join_path(self.path, name), f"{found}, so it is not counted as a member")
-        return False
+        is_member = self._warnings.is_member(node, join_path(self.path, name), "so it is not counted as a member")
+        if not is_member and not isinstance(node, zkwire.NoNodeError):
+            self._no_members.add(name)
+        return is_member
 
     def _present(self, entered: Round, names: list[str]) -> list[str]:
         """Return the members of a round whose nodes are among the listed `names`."""
