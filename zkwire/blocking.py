@@ -132,11 +132,7 @@ class Portal:
             A KeyboardInterrupt while this waits cancels the call, and goes on once the call has ended.
         """
 
-        async def called() -> Any:
-            result = function(*args, **named)
-            return await result if isinstance(result, Awaitable) else result
-
-        return self._begin(called()).wait()
+        return self._begin(_called(function, *args, **named)).wait()
 
     @contextlib.contextmanager
     def enter(self, context: AbstractAsyncContextManager[T, bool | None]) -> Iterator[T]:
@@ -207,23 +203,15 @@ class Portal:
             As `call`, at each item.
         """
         iterator = self.call(aiter, items)
-
-        async def following() -> T | object:
-            return await anext(iterator, _END)
-
         try:
-            while (item := self.call(following)) is not _END:
+            while (item := self.call(anext, iterator, _END)) is not _END:
                 yield cast(T, item)
         finally:
             close = getattr(iterator, "aclose", None)
             if close is not None:
-
-                async def closed() -> None:
-                    await close()
-
                 # The garbage collector may drop the iterator on the portal's own thread, which cannot wait.
                 is_own_thread = self._thread is threading.current_thread()
-                closing = self._begin(closed(), is_own_thread=is_own_thread)
+                closing = self._begin(_called(close), is_own_thread=is_own_thread)
                 if not is_own_thread:
                     closing.wait()
 
@@ -341,6 +329,11 @@ class _Running(Generic[T]):
             self.result.set_exception(error)
         else:
             self.result.set_result(task.result())
+
+
+async def _called(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    result = function(*args, **named)
+    return await result if isinstance(result, Awaitable) else result
 
 
 async def _hold_open(

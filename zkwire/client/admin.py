@@ -15,16 +15,8 @@ from zkwire.client.requester import Verbs, checked_acl, checked_version
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.session.credentials import scrub_traceback
 from zkwire.session.hosts import CONFIG
+from zkwire.wire import requests
 from zkwire.wire.records import ACL, Perms, Stat
-from zkwire.wire.requests import (
-    GetACLRequest,
-    GetAllChildrenNumberRequest,
-    GetDataRequest,
-    GetEphemeralsRequest,
-    ReconfigRequest,
-    SetACLRequest,
-    WhoAmIRequest,
-)
 from zkwire.wire.watch_table import WatchKind
 
 # A list of servers: one string in the server's format, a list of its entries, or the `members` of a Configuration.
@@ -81,7 +73,7 @@ class Administration(Verbs):
             NoNodeError: If there is no such node.
             NoAuthError: If the ACL grants neither READ nor ADMIN.
         """
-        reply = await self._ask(GetACLRequest(self._server_path(path)))
+        reply = await self._ask(requests.GetACLRequest(self._server_path(path)))
         return list(reply.acl), reply.stat
 
     async def set_acl(self, path: str, acl: Sequence[ACL], version: int = -1) -> Stat:
@@ -104,7 +96,7 @@ class Administration(Verbs):
             InvalidACLError: If the server cannot check the new ACL.
         """
         server_path = self._server_path(path)
-        return (await self._ask(SetACLRequest(server_path, checked_acl(acl), checked_version(version)))).stat
+        return (await self._ask(requests.SetACLRequest(server_path, checked_acl(acl), checked_version(version)))).stat
 
     async def whoami(self) -> list[ClientInfo]:
         """Return the identities by which ACLs know this session, in no order (request: whoAmI, ZooKeeper 3.7).
@@ -115,7 +107,7 @@ class Administration(Verbs):
         Raises:
             UnimplementedError: If the server is older.
         """
-        reply = await self._ask(WhoAmIRequest())
+        reply = await self._ask(requests.WhoAmIRequest())
         return [ClientInfo(each.scheme, each.user or "") for each in reply.identities]
 
     async def get_ephemerals(self, prefix: str = "/") -> list[str]:
@@ -133,7 +125,7 @@ class Administration(Verbs):
         paths.validate(prefix, sequential=True)
         chroot = self._requester.chroot
         server_prefix = chroot + prefix if prefix != "/" else chroot or "/"
-        found = (await self._ask(GetEphemeralsRequest(server_prefix))).ephemerals
+        found = (await self._ask(requests.GetEphemeralsRequest(server_prefix))).ephemerals
         # The server does not know about chroots, and compares text: for the chroot /app it returns /app2/x as well.
         return [paths.strip_chroot(chroot, path) for path in found if f"{path}/".startswith(f"{chroot}/")]
 
@@ -152,7 +144,7 @@ class Administration(Verbs):
             NoNodeError: If there is no such node.
             UnimplementedError: If the server is older.
         """
-        return (await self._ask(GetAllChildrenNumberRequest(self._server_path(path)))).number
+        return (await self._ask(requests.GetAllChildrenNumberRequest(self._server_path(path)))).number
 
     async def get_config(self) -> Configuration:
         """Return the ensemble's configuration and the Stat of its node (request: getData of /zookeeper/config).
@@ -166,7 +158,7 @@ class Administration(Verbs):
         Raises:
             NoNodeError: If the server is older than ZooKeeper 3.5.
         """
-        reply = await self._ask(GetDataRequest(CONFIG, False))
+        reply = await self._ask(requests.GetDataRequest(CONFIG, False))
         return Configuration(reply.data or b"", reply.stat)
 
     async def get_config_and_watch(self, *, into: WatchSet | None = None) -> tuple[Configuration, Watch]:
@@ -183,7 +175,7 @@ class Administration(Verbs):
         Raises:
             NoNodeError: If the server is older than ZooKeeper 3.5.
         """
-        request = GetDataRequest(CONFIG, True)
+        request = requests.GetDataRequest(CONFIG, True)
         reply, watch = await self._requester.ask_and_watch(request, CONFIG, into, WatchKind.DATA)
         return Configuration(reply.data or b"", reply.stat), watch
 
@@ -258,7 +250,7 @@ def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
 
 def reconfiguration(
     joining: Members | None, leaving: Ids | None, members: Members | None, from_config: int
-) -> ReconfigRequest:
+) -> requests.ReconfigRequest:
     """Return the request for these arguments of `Client.reconfig`."""
     if members is not None and (joining is not None or leaving is not None):
         raise ValueError("reconfig takes either `members`, or `joining` and `leaving`, but not both")
@@ -270,7 +262,7 @@ def reconfiguration(
         raise ValueError(f"from_config must be the version of a configuration, or -1 for any, not {from_config}")
     if isinstance(leaving, int) and not isinstance(leaving, bool):
         leaving = [leaving]
-    return ReconfigRequest(
+    return requests.ReconfigRequest(
         _text("joining", joining, str), _text("leaving", leaving, int), _text("members", members, str), from_config
     )
 
@@ -282,12 +274,10 @@ def _text(name: str, value: object, kind: type) -> str | None:
     if isinstance(value, Mapping) and kind is str:
         value = [f"server.{number}={address}" for number, address in value.items()]
     if not isinstance(value, str):
-        if isinstance(value, bytes | Mapping) or not isinstance(value, Iterable):
+        # Bytes and mappings can be iterated too, but not to the entries that were meant: they count as one wrong entry.
+        entries = list(value) if isinstance(value, Iterable) and not isinstance(value, bytes | Mapping) else [None]
+        if any(isinstance(entry, bool) or not isinstance(entry, kind) for entry in entries):
             raise TypeError(f"{name} must be a str or a list of {kind.__name__}, not {value!r}")
-        entries = list(value)
-        for entry in entries:
-            if isinstance(entry, bool) or not isinstance(entry, kind):
-                raise TypeError(f"{name} must be a str or a list of {kind.__name__}, not {value!r}")
         value = ",".join(map(str, entries))
     if not value.strip():
         raise ValueError(f"{name} is empty: leave it out")

@@ -10,18 +10,10 @@ from zkwire.client.requester import Requester, checked_data, checked_version, cr
 from zkwire.errors import ProtocolError, SessionExpiredError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.session.transport import check_loop
+from zkwire.wire import requests
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiRequest
 from zkwire.wire.records import ACL, OPEN_ACL, Stat, printed
-from zkwire.wire.requests import (
-    CheckVersionRequest,
-    Create2Reply,
-    CreateReply,
-    DeleteRequest,
-    Request,
-    SetDataRequest,
-    StatReply,
-)
 
 # None for a delete and a check.
 Result: TypeAlias = str | Stat | tuple[str, Stat | None] | None
@@ -42,7 +34,7 @@ class Transaction:
         self._requester = requester
         self._chroot = requester.chroot
         self._session_id = session_id
-        self._operations: list[Request[Any]] = []
+        self._operations: list[requests.Request[Any]] = []
         self._want_stat: set[int] = set()  # the positions of the operations added by create_and_stat
         self._results: list[Result] | None = None
         self._is_committed = False
@@ -126,7 +118,8 @@ class Transaction:
             data: The new data.
             version: The version that the node must have, -1 for any.
         """
-        self._add(SetDataRequest(self._requester.server_path(path), checked_data(data), checked_version(version)))
+        server_path = self._requester.server_path(path)
+        self._add(requests.SetDataRequest(server_path, checked_data(data), checked_version(version)))
 
     def delete(self, path: str, version: int = -1) -> None:
         """Add a delete; its result is None.
@@ -135,7 +128,7 @@ class Transaction:
             path: The node.
             version: The version that the node must have, -1 for any.
         """
-        self._add(DeleteRequest(self._requester.server_path(path), checked_version(version)))
+        self._add(requests.DeleteRequest(self._requester.server_path(path), checked_version(version)))
 
     def check(self, path: str, version: int = -1) -> None:
         """Add the condition that the node exists; its result is None.
@@ -144,7 +137,7 @@ class Transaction:
             path: The node.
             version: The version that the node must have, -1 for any.
         """
-        self._add(CheckVersionRequest(self._requester.server_path(path), checked_version(version)))
+        self._add(requests.CheckVersionRequest(self._requester.server_path(path), checked_version(version)))
 
     async def commit(self) -> list[Result]:
         """Send the transaction and return the list of the results.
@@ -192,16 +185,16 @@ class Transaction:
         self._results = [self._result(index, result) for index, result in enumerate(reply.results)]
         return self._results
 
-    def _add(self, operation: Request[Any]) -> None:
+    def _add(self, operation: requests.Request[Any]) -> None:
         if self._is_committed:
             raise RuntimeError("the transaction is committed already: make a new one")
         self._operations.append(operation)
 
     def _result(self, index: int, result: Record) -> Result:
-        if isinstance(result, CreateReply | Create2Reply):
+        if isinstance(result, requests.CreateReply | requests.Create2Reply):
             path = strip_chroot(self._chroot, result.path)
             if index not in self._want_stat:
                 return path
-            stat = result.stat if isinstance(result, Create2Reply) else None
+            stat = result.stat if isinstance(result, requests.Create2Reply) else None
             return path, stat if stat is not None and stat.czxid > 0 else None
-        return result.stat if isinstance(result, StatReply) else None
+        return result.stat if isinstance(result, requests.StatReply) else None

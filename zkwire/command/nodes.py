@@ -150,15 +150,11 @@ async def watch(zk: Client, options: argparse.Namespace) -> None:
     async with zk.events(options.path, recursive=options.recursive) as events:
         print(f"watching {options.path}", file=sys.stderr, flush=True)
         async for event in events:
-            fields: dict[str, str | int | None]
-            if isinstance(event, Resync):
-                fields, line = (
-                    {"event": "RESYNC"},
-                    "RESYNC  the connection was lost for a while: changes may be missing",
-                )
-            else:
-                name = event.type.name
-                fields, line = {"event": name, "path": event.path, "zxid": event.zxid}, f"{name}  {event.path}"
+            fields: dict[str, str | int | None] = {"event": "RESYNC"}
+            line = "RESYNC  the connection was lost for a while: changes may be missing"
+            if not isinstance(event, Resync):
+                fields = {"event": event.type.name, "path": event.path, "zxid": event.zxid}
+                line = f"{event.type.name}  {event.path}"
             print(output.as_json(fields) if options.json else line, flush=True)
             count += 1
             if count == options.number:

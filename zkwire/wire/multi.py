@@ -10,22 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Self
 
+from zkwire.wire import requests
 from zkwire.wire.certainty import AckLevel
 from zkwire.wire.jute import Record, record
 from zkwire.wire.primitives import DecodeError, Int
 from zkwire.wire.records import MultiHeader
-from zkwire.wire.requests import (
-    CheckVersionRequest,
-    Create2Request,
-    CreateContainerRequest,
-    CreateRequest,
-    CreateTTLRequest,
-    DeleteRequest,
-    GetChildrenRequest,
-    GetDataRequest,
-    Request,
-    SetDataRequest,
-)
+from zkwire.wire.requests import Request
 
 _ERROR_TYPE: Final = -1
 _END: Final = MultiHeader(_ERROR_TYPE, True, -1).encode()
@@ -34,18 +24,22 @@ _HEADER_SIZE: Final = len(_END)
 _WRITES: Final[dict[int, type[Request[Any]]]] = {
     cls.opcode: cls
     for cls in (
-        CreateRequest,
-        Create2Request,
-        CreateContainerRequest,
-        CreateTTLRequest,
-        DeleteRequest,
-        SetDataRequest,
-        CheckVersionRequest,
+        requests.CreateRequest,
+        requests.Create2Request,
+        requests.CreateContainerRequest,
+        requests.CreateTTLRequest,
+        requests.DeleteRequest,
+        requests.SetDataRequest,
+        requests.CheckVersionRequest,
     )
 }
-_READS: Final[dict[int, type[Request[Any]]]] = {cls.opcode: cls for cls in (GetDataRequest, GetChildrenRequest)}
+_READS: Final[dict[int, type[Request[Any]]]] = {
+    cls.opcode: cls for cls in (requests.GetDataRequest, requests.GetChildrenRequest)
+}
 # A create with a time to live has the result of a create2.
-_RESULT_BY_TYPE: Final = {kind: cls.reply for kind, cls in (_WRITES | _READS).items() if cls is not CreateTTLRequest}
+_RESULT_BY_TYPE: Final = {
+    kind: cls.reply for kind, cls in (_WRITES | _READS).items() if cls is not requests.CreateTTLRequest
+}
 
 
 @record

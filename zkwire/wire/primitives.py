@@ -85,14 +85,6 @@ def encode_ustring(value: str) -> bytes:
     return INT.pack(len(encoded)) + encoded
 
 
-def encode_nullable_ustring(value: str | None) -> bytes:
-    """Return the encoded string; None is encoded as the length -1."""
-    if value is None:
-        return b"\xff\xff\xff\xff"
-    encoded = value.encode()
-    return INT.pack(len(encoded)) + encoded
-
-
 def decode_java_string(data: bytes, at: int) -> tuple[str | None, int]:
     """Return the string at `at` or None, as a Java server writes it.
 

@@ -270,7 +270,7 @@ def test_an_id_that_a_java_server_writes_is_read_without_loss(text: str) -> None
     encoded = _as_java_writes(text)
     data = struct.pack(">i", len(encoded)) + encoded
     assert primitives.decode_java_string(data, 0) == (text, len(data))
-    own = primitives.encode_nullable_ustring(text)  # as we send it: UTF-8, which is what servers read
+    own = primitives.encode_ustring(text)  # as we send it: UTF-8, which is what servers read
     assert primitives.decode_java_string(own, 0) == (text, len(own))
 
 

@@ -17,7 +17,7 @@ from zkwire.testing.memory.watch_manager import CHILD, DATA, KINDS, PERSISTENT, 
 from zkwire.wire import requests
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply
-from zkwire.wire.primitives import INT, encode_buffer, encode_nullable_ustring
+from zkwire.wire.primitives import INT, encode_buffer
 from zkwire.wire.records import Perms
 from zkwire.wire.watch_table import WatchEventType
 
@@ -94,7 +94,7 @@ def get_ephemerals(state: State, connection: ServerConnection, request: requests
 
 def sync(state: State, connection: ServerConnection, request: requests.SyncRequest) -> bytes:
     """Return the path of the request: a server without followers has nothing to wait for."""
-    return encode_nullable_ustring(request.path)
+    return request.encode()  # the body of either is the path
 
 
 def who_am_i(state: State, connection: ServerConnection, request: requests.WhoAmIRequest) -> bytes:

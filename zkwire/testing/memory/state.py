@@ -17,7 +17,7 @@ from zkwire.testing.memory.sessions import ServerSession, Sessions
 from zkwire.testing.memory.tree import Node, Tree
 from zkwire.testing.memory.watch_manager import Watches
 from zkwire.testing.settings import check_number, check_seconds, check_text
-from zkwire.wire.primitives import encode_nullable_ustring
+from zkwire.wire.primitives import encode_ustring
 from zkwire.wire.records import ACL, EVENT_XID, Perms
 
 _SYNC_CONNECTED: Final = 3
@@ -148,7 +148,7 @@ class State:
 
     def notify(self, connection: ServerConnection, event: int, path: str, zxid: int) -> None:
         """Send an event."""
-        body = _EVENT.pack(event, _SYNC_CONNECTED) + encode_nullable_ustring(path)
+        body = _EVENT.pack(event, _SYNC_CONNECTED) + encode_ustring(path)
         self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), EVENT_XID, zxid, 0) + body)
 
     def close(self, connection: ServerConnection) -> None:
