@@ -30,26 +30,11 @@ from zkwire.session.observer import SessionState
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
+from zkwire.wire import requests
 from zkwire.wire.connection import REQUEST_HEADER_SIZE
 from zkwire.wire.jute import Record
 from zkwire.wire.records import ACL, OPEN_ACL
-from zkwire.wire.requests import (
-    AnyCreate,
-    Create2Request,
-    CreateContainerRequest,
-    CreateFlags,
-    CreateRequest,
-    CreateTTLRequest,
-    GetChildren2Request,
-    GetChildrenRequest,
-    GetDataRequest,
-    RecoveredCreate2Request,
-    RecoveredCreateContainerRequest,
-    RecoveredCreateTTLRequest,
-    Request,
-    SyncRequest,
-    TTLFlags,
-)
+from zkwire.wire.requests import Request
 from zkwire.wire.watch_table import Watcher, WatchKind
 
 _FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
@@ -177,14 +162,14 @@ class Requester:
             protection = self.protection() if operation.protected else ""
             return creation(self.chroot, operation, with_stat=True, protection=protection), None, WatchKind.DATA
         if isinstance(operation, Sync):
-            return SyncRequest(self.server_path(operation.path)), None, WatchKind.DATA
+            return requests.SyncRequest(self.server_path(operation.path)), None, WatchKind.DATA
         if not isinstance(operation, GetData | GetChildren | GetChildrenAndStat):
             raise TypeError(f"not an operation: {operation!r}")
         path = self.server_path(operation.path)
         watch = None if operation.into is None else Watch(self.requests, path, operation.path, operation.into)
         if isinstance(operation, GetData):
-            return GetDataRequest(path, watch is not None), watch, WatchKind.DATA
-        children = GetChildrenRequest if isinstance(operation, GetChildren) else GetChildren2Request
+            return requests.GetDataRequest(path, watch is not None), watch, WatchKind.DATA
+        children = requests.GetChildrenRequest if isinstance(operation, GetChildren) else requests.GetChildren2Request
         return children(path, watch is not None), watch, WatchKind.CHILD
 
     def result_of(self, operation: Operation[Any], answer: Any) -> Any:
@@ -268,7 +253,7 @@ def _server_path(chroot: str, path: str) -> str:
     return paths.add_chroot(chroot, paths.validate(path))
 
 
-def creation(chroot: str, create: Create, *, with_stat: bool = False, protection: str = "") -> AnyCreate:
+def creation(chroot: str, create: Create, *, with_stat: bool = False, protection: str = "") -> requests.AnyCreate:
     """Return the request that creates a node below `chroot`.
 
     Args:
@@ -297,18 +282,18 @@ def creation(chroot: str, create: Create, *, with_stat: bool = False, protection
             raise ValueError(f"{path}: a container cannot be ephemeral or sequential")
         if create.ttl is not None:
             raise ValueError(f"{path}: a container cannot have a ttl: it is deleted after its last child")
-        create_container = RecoveredCreateContainerRequest if recover else CreateContainerRequest
-        return create_container(full_path, content, entries, CreateFlags.CONTAINER)
+        create_container = requests.RecoveredCreateContainerRequest if recover else requests.CreateContainerRequest
+        return create_container(full_path, content, entries, requests.CreateFlags.CONTAINER)
     if create.ttl is not None:
         if create.ephemeral:
             raise ValueError(f"{path}: an ephemeral node cannot have a ttl: it is deleted with its session")
-        ttl_flags = TTLFlags.SEQUENTIAL if sequential else TTLFlags.PERSISTENT
-        create_ttl = RecoveredCreateTTLRequest if recover else CreateTTLRequest
+        ttl_flags = requests.TTLFlags.SEQUENTIAL if sequential else requests.TTLFlags.PERSISTENT
+        create_ttl = requests.RecoveredCreateTTLRequest if recover else requests.CreateTTLRequest
         return create_ttl(full_path, content, entries, ttl_flags, _milliseconds(create.ttl))
-    flags = CreateFlags.EPHEMERAL * create.ephemeral | CreateFlags.SEQUENTIAL * sequential
+    flags = requests.CreateFlags.EPHEMERAL * create.ephemeral | requests.CreateFlags.SEQUENTIAL * sequential
     if recover:
-        return RecoveredCreate2Request(full_path, content, entries, flags)
-    return (Create2Request if with_stat else CreateRequest)(full_path, content, entries, flags)
+        return requests.RecoveredCreate2Request(full_path, content, entries, flags)
+    return (requests.Create2Request if with_stat else requests.CreateRequest)(full_path, content, entries, flags)
 
 
 def _milliseconds(ttl: float) -> int:
