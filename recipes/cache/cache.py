@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import partial
-from types import TracebackType
 from typing import Final, Self
 from weakref import WeakSet
 
@@ -181,9 +180,7 @@ class Cache:
         self._task.add_done_callback(self._task_done)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, *trace: object) -> None:
         failure = await self._stop()
         if error is None and failure is not None and not isinstance(failure, zkwire.ZooKeeperError):
             raise failure  # a bug in the cache, which must not stay unseen

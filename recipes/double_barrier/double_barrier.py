@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import zkwire
@@ -70,9 +69,7 @@ class DoubleBarrier:
         await self.enter()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
         if kind is None:
             await self.leave()
         elif self._round is not None:

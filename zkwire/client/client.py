@@ -276,7 +276,8 @@ class Client(Reading, Trees, SessionView, Administration):
         Cancellation:
             For each operation, as for its verb.
         """
-        return await self._requester.pipeline(operations)
+        answers = await self._requester.ask_all(list(map(self._requester.request_of, operations)))
+        return list(map(self._requester.result_of, operations, answers))
 
     # -- for locks --------------------------------------------------------------------------------------------------
 

@@ -151,11 +151,6 @@ class Requester:
                     watch.cancel()
             raise
 
-    async def pipeline(self, operations: Sequence[Operation[Any]]) -> list[Any]:
-        """Send all operations in one write and return their results; see Client.pipeline."""
-        answers = await self.ask_all(list(map(self.request_of, operations)))
-        return list(map(self.result_of, operations, answers))
-
     def request_of(self, operation: Operation[Any]) -> tuple[Request[Any], Watch | None, WatchKind]:
         """Return the request of an operation, and the watch that it sets."""
         if isinstance(operation, Create):

@@ -37,7 +37,7 @@ from zkwire.wire.requests import (
     SetWatchesRequest,
     WatcherType,
 )
-from zkwire.wire.watch_table import Notification, Watcher, WatchEventType, WatchKind, WatchTable, kind_set_by
+from zkwire.wire.watch_table import ON_SERVER, Notification, Watcher, WatchEventType, WatchKind, WatchTable, kind_set_by
 
 _log = logging.getLogger(__name__)
 
@@ -446,7 +446,7 @@ class RequestQueue:
         self.watches.answered(call.watch_kind, path)
         kind = kind_set_by(call.watch_kind, code)
         if call.watcher.given_up or (call.waiter is not None and call.waiter.done()):
-            self._remove_watch(call.watch_kind.on_server, path)
+            self._remove_watch(ON_SERVER[call.watch_kind], path)
         elif kind is not None:
             self.watches.add(kind, path, call.watcher)
 

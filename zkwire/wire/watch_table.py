@@ -63,13 +63,9 @@ class WatchKind(enum.Enum):
 
     __hash__ = object.__hash__
 
-    @property
-    def on_server(self) -> WatcherType:
-        """The kind of the watch as the server sees it."""
-        return _ON_SERVER[self]
 
-
-_ON_SERVER: Final = {
+# The kind of each watch as the server sees it.
+ON_SERVER: Final = {
     WatchKind.DATA: WatcherType.DATA,
     WatchKind.EXIST: WatcherType.DATA,
     WatchKind.CHILD: WatcherType.CHILDREN,
@@ -78,7 +74,7 @@ _ON_SERVER: Final = {
 }
 # ZooKeeper calls both kinds persistent.  Here "lasting" means either of the two, because PERSISTENT is the name of one.
 _LASTING: Final = {WatchKind.PERSISTENT, WatchKind.RECURSIVE}
-_LASTING_ON_SERVER: Final = {_ON_SERVER[kind] for kind in _LASTING}
+_LASTING_ON_SERVER: Final = {ON_SERVER[kind] for kind in _LASTING}
 
 _WOKEN_BY: Final = {
     WatchEventType.CREATED: (WatchKind.DATA, WatchKind.EXIST),
@@ -146,11 +142,11 @@ class WatchTable(Generic[W]):
 
     def asked(self, kind: WatchKind, path: str) -> None:
         """Record a request for such a watch as in flight: until its reply, the server's watch must not be removed."""
-        self._in_flight[_ON_SERVER[kind], path] += 1
+        self._in_flight[ON_SERVER[kind], path] += 1
 
     def answered(self, kind: WatchKind, path: str) -> None:
         """Record that a request reported by `asked` is no longer in flight."""
-        key = _ON_SERVER[kind], path
+        key = ON_SERVER[kind], path
         self._in_flight[key] -= 1
         if self._in_flight[key] <= 0:  # less than 0 if the table was cleared while the request was in flight
             del self._in_flight[key]
@@ -174,12 +170,12 @@ class WatchTable(Generic[W]):
                     del table[path]
                 if kind in _LASTING:
                     self.lasting -= 1
-                return _ON_SERVER[kind]
+                return ON_SERVER[kind]
         return None
 
     def _wanted(self, path: str) -> set[WatcherType]:
-        wanted = {_ON_SERVER[kind] for kind, table in self._watchers.items() if path in table}
-        wanted.update(where for where in _ON_SERVER.values() if (where, path) in self._in_flight)
+        wanted = {ON_SERVER[kind] for kind, table in self._watchers.items() if path in table}
+        wanted.update(where for where in ON_SERVER.values() if (where, path) in self._in_flight)
         return wanted
 
     def to_remove(self, where: WatcherType, path: str) -> WatcherType | None:

@@ -144,7 +144,8 @@ def _requester() -> tuple[_Answers, Requester]:
 async def test_the_end_of_the_session_is_raised_even_if_a_later_answer_was_lost_before_it() -> None:
     """A read that was cut off waits for the next connection, and a write after it fails at once."""
     answers, requester = _requester()
-    pipeline = asyncio.ensure_future(requester.pipeline([Sync("/a"), GetData("/a"), Create("/b")]))
+    asked = [requester.request_of(each) for each in (Sync("/a"), GetData("/a"), Create("/b"))]
+    pipeline = asyncio.ensure_future(requester.ask_all(asked))
     await turns()
     answered, read, write = answers.futures
     answered.set_result(None)

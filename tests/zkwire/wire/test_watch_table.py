@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zkwire.wire.requests import PingRequest, RemoveWatchesRequest, SetWatches2Request, SetWatchesRequest, WatcherType
-from zkwire.wire.watch_table import WatchEventType, WatchKind, WatchTable, kind_set_by
+from zkwire.wire.watch_table import ON_SERVER, WatchEventType, WatchKind, WatchTable, kind_set_by
 
 DATA, EXIST, CHILD = WatchKind.DATA, WatchKind.EXIST, WatchKind.CHILD
 PERSISTENT, RECURSIVE = WatchKind.PERSISTENT, WatchKind.RECURSIVE
@@ -90,7 +90,7 @@ def test_a_reply_registers_a_watch_of_the_right_kind_or_none(
 
 def test_data_and_exist_watches_are_of_one_kind_for_the_server() -> None:
     numbers = {DATA: 2, EXIST: 2, CHILD: 1, PERSISTENT: 4, RECURSIVE: 5}
-    assert {kind: int(kind.on_server) for kind in WatchKind} == numbers
+    assert {kind: int(where) for kind, where in ON_SERVER.items()} == numbers
 
 
 # -- what an event wakes ------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_a_removal_takes_away_no_watch_that_is_still_needed(
         else:
             table.add(kind, "/a", 100 + number)
     where = table.discard("/a", 0)
-    assert where is gone.on_server
+    assert where is ON_SERVER[gone]
     assert table.to_remove(where, "/a") is removed
     assert table.discard("/a", 0) is None
     left = [*WatchKind, *([] if in_flight else others)]
