@@ -1,4 +1,4 @@
-"""Warnings about nodes that are not a recipe's own: each node is reported once, by its path.  And the check of members."""
+"""Warnings about nodes that are not a recipe's own: each node is reported once, by its path; a check of members."""
 
 from __future__ import annotations
 

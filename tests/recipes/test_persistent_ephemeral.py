@@ -111,7 +111,7 @@ async def test_a_block_that_was_not_entered_cannot_be_left() -> None:
     async with scene() as stage:
         node = PersistentEphemeral(stage.zk, "/node")
         for _ in range(2):
-            with pytest.raises(RuntimeError, match="the block of the PersistentEphemeral of /node is left, but it was not entered"):
+            with pytest.raises(RuntimeError, match="of /node is left, but it was not entered"):
                 await node.__aexit__(None, None, None)
             async with node:
                 assert node.exists
