@@ -194,10 +194,9 @@ def _put_in_place(made: Path, place: Path, sign: Path) -> None:
 def _this_platform() -> str:
     """Return the platform as netty's jars name it."""
     system = {"Darwin": "osx"}.get(platform.system(), platform.system().lower())
-    machine = {"amd64": "x86_64", "arm64": "aarch_64", "aarch64": "aarch_64"}.get(
-        platform.machine().lower(), platform.machine()
-    )
-    return f"{system}-{machine}"
+    machine = platform.machine().lower()
+    named = {"amd64": "x86_64", "arm64": "aarch_64", "aarch64": "aarch_64"}.get(machine, machine)
+    return f"{system}-{named}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,8 +16,6 @@ so it cannot use `zk` and `zk_server`. Any test can use `zk_process`, a server i
 This is the only module of the package that imports the client, and the only one that needs pytest.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -95,8 +93,7 @@ class _Stage:
             raise
 
     def connect(self) -> zkwire.Client:
-        if self._client is None:
-            self._client = self._runner.run(self._connect())
+        self._client = self._runner.run(self._connect())
         return self._client
 
     def run(self, test: Coroutine[Any, Any, object]) -> None:

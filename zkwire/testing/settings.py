@@ -3,8 +3,6 @@
 Knows nothing of servers.  Errors name the setting, and show no value that may be a password.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 _LONGEST = (2**31 - 1) / 1000  # seconds: servers count milliseconds in 32 bits

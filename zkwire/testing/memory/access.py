@@ -1,7 +1,5 @@
 """Access control: how ACLs are checked, stored and shown, and how a connection gains its identities."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
@@ -81,14 +79,12 @@ def stored(acl: Sequence[ACL], identities: Sequence[Identity]) -> tuple[ACL, ...
     kept: list[ACL] = []
     for entry in {(entry.perms, entry.scheme, entry.id): entry for entry in acl}.values():
         if entry.scheme == "auth":
-            own = [identity for identity in identities if identity.scheme == "digest"]
-            if not own:
-                raise Refused(InvalidACLError)
-            kept += [ACL(entry.perms, *identity) for identity in own]
-        elif _is_valid(entry.scheme, entry.id):
-            kept.append(entry)
+            own = [ACL(entry.perms, *identity) for identity in identities if identity.scheme == "digest"]
         else:
+            own = [entry] if _is_valid(entry.scheme, entry.id) else []
+        if not own:
             raise Refused(InvalidACLError)
+        kept += own
     if not kept:
         raise Refused(InvalidACLError)
     return tuple(kept)
@@ -111,7 +107,7 @@ def _is_valid(scheme: str, id_: str | None) -> bool:
         return id_ == "anyone"
     if scheme == "ip":
         return _network(id_) is not None
-    return len(id_.rstrip(":").split(":")) == 2 if id_.rstrip(":") else False
+    return len(id_.rstrip(":").split(":")) == 2
 
 
 def _ip_matches(peer: str, expression: str) -> bool:

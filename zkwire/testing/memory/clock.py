@@ -3,8 +3,6 @@
 A server takes every time and every timer from its clock.
 """
 
-from __future__ import annotations
-
 import asyncio
 import heapq
 import itertools

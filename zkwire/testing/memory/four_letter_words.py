@@ -4,8 +4,6 @@ Renders a Machine as text and changes only the counters that `crst` and `srst` r
 (threads, disks, quorums) are left out of `mntr` or shown as zero.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import time

@@ -10,8 +10,6 @@ sends events before the reply to the request that caused them, and keeps the fra
 These three rules give all the guarantees of order that ZooKeeper makes.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Final
@@ -107,9 +105,8 @@ class Machine(State):
     def lost(self, connection: ServerConnection, now: float) -> None:
         """Forget a connection that is gone; its session lives until its timeout."""
         self.now = now
-        connection.closing = True
         connection.outgoing.clear()
-        self.forget(connection)
+        self.close(connection)
 
     def _connect(self, connection: ServerConnection, payload: bytes) -> None:
         """Answer a ConnectRequest; the decisions come in the order in which the real server makes them."""
@@ -186,8 +183,7 @@ class Machine(State):
         """Restart the server: connections and watches are gone, sessions get their full timeout again."""
         self.now = now
         for connection in list(self.connections):
-            connection.outgoing.clear()
-            self.close(connection)
+            self.lost(connection, now)
         self.sessions.restart(now)
         self._cleanup_at = now + self.settings.container_interval
         self._tick_at = self.sessions.next_tick(now)

@@ -4,8 +4,6 @@ Transactions, the end of a session and the authentication of a connection are no
 of the tree.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 

@@ -3,8 +3,6 @@
 Knows how to start `python -m zkwire.testing` and how to read the port that it listens on.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -4,8 +4,6 @@ Every function takes the state, the connection and the decoded request, and retu
 Refused if the request is answered with an error.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 from zkwire.errors import BadArgumentsError, MarshallingError, NoWatcherError

@@ -1,7 +1,5 @@
 """How a request is refused inside the server: one exception that carries the error's code."""
 
-from __future__ import annotations
-
 from zkwire.errors import ServerError
 
 

@@ -6,8 +6,6 @@ A test double, never a store: it is one server and writes nothing to disk. This 
 socket belongs to which connection; the Machine carries out the requests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import os
@@ -299,29 +297,25 @@ class Server(Faults):
         connection = link.connection
         assert connection is not None
         machine = self._running()
-        request: RequestBytes | None = None
         hit: list[Fault] = []
         # Faults strike after the handshake only, and a frame without a header is not a request.
         if self._faults and connection.session is not None and len(payload) >= HEADER_BYTES:
-            request = RequestBytes(payload)
-            hit = self._striking(REQUEST, connection.session.id, request)
-        if request is None or not hit:
-            machine.receive(connection, payload, self.clock.time())
-            return
-        self.flush()  # the replies to earlier requests are sent first: the faults do not concern them
+            hit = self._striking(REQUEST, connection.session.id, RequestBytes(payload))
+        if hit:
+            self.flush()  # the replies to earlier requests are sent first: the faults do not concern them
         names = [fault.name for fault in hit]
         if "drop_before" in names:
             link.drop()
             return
         if "answering" in names:
-            machine.reply(connection, request.xid, machine.last_zxid, hit[names.index("answering")].code)
+            code = hit[names.index("answering")].code
+            machine.reply(connection, RequestBytes(payload).xid, machine.last_zxid, code)
         else:
             machine.receive(connection, payload, self.clock.time())
         if "drop_after" in names:
             link.drop()
-        else:
+        elif hit:
             self._send(link, [fault for fault in hit if fault.name != "answering"])
-        self.flush()
 
     def link_lost(self, link: ServerLink) -> None:
         """Forget a connection that is gone."""

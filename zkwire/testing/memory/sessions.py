@@ -3,8 +3,6 @@
 Stores the connection of each session for others and does not use it.  Times are seconds of the server's clock.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -71,9 +69,8 @@ class Sessions(Generic[C]):
         return (round(now * 1000) // self._tick + 1) * self._tick / 1000
 
     def restart(self, now: float) -> None:
-        """Give every session its full timeout again, as a restarted server does."""
+        """Give every session its full timeout again, as a restarted server does; none has a connection."""
         for session in self.by_id.values():
-            session.connection = None
             self.touch(session, now)
         # When the clock shows no later millisecond than at the last start, the numbers go on: no id is used twice.
         self._next_id = max(self._next_id, _first_id(now))

@@ -3,8 +3,6 @@
 Knows the parts that it consists of (tree, watches, sessions) and the layout of a reply. Does not know any request.
 """
 
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from typing import Final

@@ -4,10 +4,7 @@ The caller gives the zxid and the wall time (in ms) of each change.  The tree kn
 owns an ephemeral node, and knows no connection and no watch.  It checks nothing: the caller has done all the checks.
 """
 
-from __future__ import annotations
-
 import struct
-from collections.abc import Collection
 from typing import Any, Final
 
 from zkwire.wire.records import ACL, OPEN_ACL, READ_ONLY_ACL
@@ -34,10 +31,6 @@ def as_int(number: int) -> int:
 def ttl_owner(ttl: int) -> int:
     """Return the owner number that encodes a time to live of `ttl` ms."""
     return _TTL | ttl
-
-
-def _size(data: bytes | None) -> int:
-    return len(data) if data else 0
 
 
 class Node:
@@ -79,14 +72,10 @@ class Node:
             as_int(cversion),
             self.aversion,
             self.owner if self.owner > 0 else 0,
-            _size(self.data),
+            len(self.data or b""),
             len(self.children),
             self.pzxid,
         )
-
-    def values(self) -> dict[str, Any]:
-        """Return all attributes, which later changes of the node leave as they are."""
-        return {**vars(self), "children": dict(self.children)}
 
     def names(self) -> list[str]:
         """Return the names of the children.
@@ -162,7 +151,7 @@ class Tree:
         """Return the paths of the nodes that a session owns, in the order of their creation."""
         return [path for path, node in self.nodes.items() if node.owner == session_id]
 
-    def expired(self, now: int) -> Collection[str]:
+    def expired(self, now: int) -> list[str]:
         """Return the containers and TTL nodes that must be deleted at the wall time `now`, in ms."""
         return sorted(
             path for path, node in self.nodes.items() if node.owner < 0 and not node.children and node.is_due(now)
@@ -170,7 +159,7 @@ class Tree:
 
     def data_size(self) -> int:
         """Return about how many bytes all paths and data have."""
-        return sum(len(path) + _size(node.data) for path, node in self.nodes.items())
+        return sum(len(path) + len(node.data or b"") for path, node in self.nodes.items())
 
     # -- a multi: all or nothing --------------------------------------------------------------------------
 
@@ -196,4 +185,4 @@ class Tree:
         path = path or "/"
         if self._before is not None and path not in self._before:
             node = self.nodes.get(path)
-            self._before[path] = node, {} if node is None else node.values()
+            self._before[path] = node, {} if node is None else {**vars(node), "children": dict(node.children)}

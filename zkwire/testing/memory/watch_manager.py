@@ -4,8 +4,6 @@ Knows watchers as opaque, hashable objects and sends nothing: each trigger retur
 The kinds of watch are independent of one another on one path, as on servers of 3.9.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 

@@ -5,8 +5,6 @@ returns the change, which sends its events later: at once, or at the end of a mu
 done, if the request is answered with an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, get_args

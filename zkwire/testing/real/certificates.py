@@ -4,8 +4,6 @@ Knows openssl's command line, and the form that a ZooKeeper server of 3.5 to 3.9
 store: PEM, with the unencrypted key and the certificate in one file.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

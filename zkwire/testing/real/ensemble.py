@@ -3,8 +3,6 @@
 Knows how the members of one ensemble are configured to find each other. `zkwire.testing.real.server` runs one server.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Final, Self, Unpack

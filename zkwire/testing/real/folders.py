@@ -5,8 +5,6 @@ inherits the lock, and the system ends it with the last of both processes, howev
 with a free lock has no owner.  Knows nothing of servers.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -444,13 +444,12 @@ class RealServer:
         """
         try:
             async with asyncio.timeout(PROBE_TIME_LIMIT):
-                if str(self.folder) not in await self.four_letter_word("conf"):
-                    return False
+                serves = str(self.folder) in await self.four_letter_word("conf")
+            if not serves or self._tls is None:
+                return serves
             # The server opens the port for TLS last, and its first handshake is slow.
             async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
-                if self._tls is not None:
-                    return str(self.folder) in await ask(self._secure_port, "conf", trusting(self._tls))
-                return True
+                return str(self.folder) in await ask(self._secure_port, "conf", trusting(self._tls))
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
             return False
 
