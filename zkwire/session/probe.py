@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -29,18 +28,18 @@ async def find_writable(
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await end_tasks({finding})  # its socket is closed then
-    if not finding.cancelled():
-        finding.result()
-    return not lost.done()
+    return not lost.done() and finding.result()
 
 
-async def _find_writable(open_link: OpenLink, hosts: Hosts, here: Address, timeout: float) -> None:
-    for rounds in itertools.count():
+async def _find_writable(open_link: OpenLink, hosts: Hosts, here: Address, timeout: float) -> bool:
+    rounds = 0
+    while True:
         await asyncio.sleep(hosts.jittered(timing.ask_again_after(rounds, timeout)))
+        rounds += 1
         for other in hosts.others(here):
             if await can_write(open_link, other, timing.connect_within(timeout, len(hosts))):
                 hosts.prefer(other)
-                return
+                return True
 
 
 async def can_write(open_link: OpenLink, address: Address, limit: float) -> bool:
