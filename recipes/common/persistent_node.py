@@ -58,6 +58,7 @@ class PersistentNode:
         """Return when the node exists.
 
         Raises:
+            TypeError: if the data is not bytes: it is kept, and a buffer of the caller's may change.
             RuntimeError: after `discard`.
             ZooKeeperError: if the keeping has ended with this error.
         """
@@ -117,12 +118,14 @@ class PersistentNode:
         The node is put back with the data that the server has accepted last.  So data that it refuses is not kept.
 
         Raises:
+            TypeError: if the data is not bytes: it is kept, and a buffer of the caller's may change.
             RuntimeError: after `discard`.
             ZooKeeperError: if the keeping has ended with this error, or the server refuses the data with it.
 
         Cancellation:
             The node may hold the data until it is put back.
         """
+        checked_data(data)
         async with self._set_lock:
             while True:
                 await self.created()  # not below: the error that has ended the keeping is not the answer of a request

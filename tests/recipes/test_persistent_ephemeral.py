@@ -1,6 +1,7 @@
 """A persistent ephemeral node: it exists as long as the block lasts, whatever happens to sessions, and no longer."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -135,3 +136,14 @@ async def test_bad_paths_are_refused(bad: str) -> None:
             PersistentEphemeral(stage.zk, bad)
         with pytest.raises(TypeError):
             PersistentEphemeral(stage.zk, "/n", "text")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("data", [None, bytearray(b"2"), memoryview(b"2")], ids=lambda data: type(data).__name__)
+async def test_data_that_the_caller_may_change_is_refused(data: Any) -> None:
+    async with scene() as stage, PersistentEphemeral(stage.zk, "/n", b"1") as node:
+        member = await Group(stage.zk, "/g").join("one", b"1")
+        for each in (node, member):
+            with pytest.raises(TypeError, match="data is bytes"):
+                await each.set(data)
+        await member.leave()
+        assert (await stage.other.get("/n")).data == b"1"
