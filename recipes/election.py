@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from copy import copy
 from types import TracebackType
 from typing import ClassVar, Final, Self
 
@@ -74,7 +73,9 @@ class Term(Lease):
 
         Raises:
             LockLostError: after the term, and when another client has written into the term's node.
-            RuntimeError: if the term was resigned.
+            RuntimeError: if the term was resigned, also while the data was being written.
+
+        After one of them, the data may have been replaced or not.
 
         Cancellation:
             The data may have been replaced or not.
@@ -85,9 +86,16 @@ class Term(Lease):
         self.check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"the data of a term must be bytes, not {data!r}")
-        await self._write(self._writer, lambda version: bytes(data))
-        if self._loss is not None:
-            raise copy(self._loss)
+        content = bytes(data)
+        expected: int | None = None
+
+        def data_of(version: int) -> bytes | None:
+            nonlocal expected
+            expected = expected or version  # a later version: the answer was lost, and our data is there
+            return content if version == expected and not self.is_over else None
+
+        await self._write(self._writer, data_of)
+        self.check()
 
     def _on_end(self) -> None:
         if self._loss is None:

@@ -254,6 +254,36 @@ async def test_a_term_takes_any_bytes_and_is_lost_when_another_client_has_writte
         await until_line(stage.other, P, 0)
 
 
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_data_that_is_not_written_because_the_term_has_ended_meanwhile_is_an_error(is_lost: bool) -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+        with stage.server.answering("setData", zkwire.ThrottledError, session=stage.zk.session_id) as refused:
+            setting = asyncio.create_task(outcome(term.set(b"1")))
+            await refused.until_hit()
+            await (stage.other.set(term.path, b"by hand") if is_lost else term.resign())
+            if is_lost:
+                await term.lost()
+            ended = await setting
+        assert isinstance(ended, LockLostError if is_lost else RuntimeError)
+        await term.resign()
+
+
+async def test_a_term_writes_its_data_once_although_the_answer_was_lost() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+        for drop, version in ((stage.server.drop_after, 1), (stage.server.drop_before, 2)):
+            data = bytearray(b"%d" % version)
+            with drop("setData", session=stage.zk.session_id) as dropped:
+                setting = asyncio.create_task(term.set(data))  # type: ignore[arg-type]
+                await dropped.until_hit()
+                data[:] = b"later"
+                await setting
+            found, stat = await stage.other.get(term.path)
+            assert (found, stat.version) == (b"%d" % version, version)
+        await term.resign()
+
+
 async def test_errors_of_a_body_leave_the_loop_except_the_loss_of_its_term() -> None:
     async with scene(P) as stage:
         entered = 0
