@@ -243,7 +243,10 @@ class DoubleBarrier:
         members = [name for name in in_order(names, self._own) if count_of(name) == self.count]
         if len(members) < self.count:
             return None
-        first = (await self._ephemeral(members))[: self.count]
+        # Each waiting member asks this at the end of each round: not for every member that waits.
+        first = await self._ephemeral(members[: self.count])
+        if len(first) < self.count:  # one of them has left, or is a node that a person has created
+            first = (await self._ephemeral(members))[: self.count]
         return tuple(first) if len(first) == self.count else None
 
     async def _are_members(self, names: list[str], watches: WatchSet) -> bool:

@@ -17,6 +17,7 @@ from tests.support.everywhere import (
     scene,
 )
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_watches
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import Client
 
 
@@ -439,6 +440,18 @@ async def test_a_surplus_member_sleeps_until_the_first_member_of_the_round_has_g
         surplus.cancel()
         await outcome(surplus)
         await nothing_stays(stage)
+
+
+@in_virtual_time
+async def test_surplus_members_read_the_first_ones_at_the_end_of_a_round_and_not_each_other() -> None:
+    async with a_client() as (server, zk):
+
+        async def take_part_once() -> None:
+            async with DoubleBarrier(zk, "/d", 2):
+                pass
+
+        await asyncio.gather(*(take_part_once() for _ in range(20)))
+        assert server.names().count("getData") < 2 * 20**2
 
 
 async def test_a_body_that_has_ended_waits_for_the_other_member_and_one_that_has_failed_does_not() -> None:
