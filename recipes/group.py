@@ -243,7 +243,7 @@ class MembersStream(RecipeStream[dict[str, bytes]]):
 
     Requests:
         One getData when a member changes its data; getChildren and getData when a member joins; getChildren when a
-        member leaves.
+        member leaves.  After each getChildren also getData of every node that this client may not read.
     """
 
     _noun = "members"
@@ -254,6 +254,8 @@ class MembersStream(RecipeStream[dict[str, bytes]]):
         self._names: list[str] = []  # of the group's children, as last listed
         # The data of those that were read, so that a watch was set; None for one that is not a member's.
         self._known: dict[str, bytes | None] = {}
+        # Those that may not be read.  A refused read sets no watch, so they are read again after the next list.
+        self._unreadable: set[str] = set()
         self._needs_list: bool  # whether the names may have changed; the first look lists them in any case
 
     def _heard(self, event: WatchEvent) -> None:
@@ -276,12 +278,15 @@ class MembersStream(RecipeStream[dict[str, bytes]]):
                 continue
             self._names = [] if found is None else found[0]
             self._needs_list = False
+            self._unreadable.clear()
             self._known = {name: self._known[name] for name in self._names if name in self._known}
-        unknown = [name for name in self._names if name not in self._known]
+        unknown = [name for name in self._names if name not in self._known and name not in self._unreadable]
         reads = [GetData(join_path(self.path, name), into=self._watches) for name in unknown]
         for name, node in zip(unknown, await read(self._zk, *reads), strict=True):
             is_member = self._warnings.is_member(node, join_path(self.path, name), _NOT_SHOWN)
             if isinstance(node, Node):
                 self._known[name] = node.data if is_member else None
+            elif isinstance(node, zkwire.NoAuthError):
+                self._unreadable.add(name)
         members = {name: data for name, data in self._known.items() if data is not None}
         return members.copy(), members

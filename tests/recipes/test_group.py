@@ -12,6 +12,7 @@ from tests.support.clock import Clock
 from tests.support.everywhere import Scene, scene
 from tests.support.queues import Counting
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_watches
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import NodeExistsError, SessionState
 from zkwire.testing import RealServer, Server, VirtualClock
 
@@ -342,6 +343,24 @@ async def test_a_node_that_is_not_ephemeral_or_not_readable_is_no_member(
             f"the group {path}: {path}/hidden may not be read by this client (its ACL)",
             f"the group {path}: {path}/stays is not ephemeral",
         ]
+
+
+@in_virtual_time
+async def test_a_stream_reads_unreadable_nodes_again_only_with_the_next_list() -> None:
+    async with a_client() as (server, zk):
+        group = Group(zk, "/g")
+        member = await group.join("one", b"1")
+        await zk.create("/g/hidden", b"h", ephemeral=True, acl=[zkwire.ACL(zkwire.Perms.ADMIN, "world", "anyone")])
+        async with group.watch() as changes:
+            assert await anext(changes) == {"one": b"1"}
+            for data in (b"2", b"3"):
+                server.requests.clear()
+                await member.set(data)
+                assert await anext(changes) == {"one": data}
+                assert server.names().count("getData") == 1
+            await zk.set_acl("/g/hidden", zkwire.OPEN_ACL)
+            await group.join("two", b"2")
+            assert await anext(changes) == {"one": b"3", "hidden": b"h", "two": b"2"}
 
 
 @pytest.mark.limit(20)
