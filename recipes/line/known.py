@@ -141,16 +141,16 @@ class KnownLine:
         """Record that a try has succeeded."""
         self._blocked_by = {}
 
-    def to_read(self, first: Sequence[str]) -> list[str]:
+    def to_read(self, first: Sequence[str], *, at_once: bool = False) -> list[str]:
         """Return those of `first`, the blockers that come first and make a try fail, that should be read now.
 
-        A node should be read when a try fails for the second time because of it, or if it was found to be foreign
-        before.  (That alone proves nothing: when the lock's node is deleted and created again, other clients may use
-        the name again.)  So a try of a lock that is held costs no read, and tries that follow each other cost one for
-        each holder.
+        A node should be read when a try fails for the second time because of it (`at_once`: for the first time), or if
+        it was found to be foreign before.  (That alone proves nothing: when the lock's node is deleted and created
+        again, other clients may use the name again.)  So a try of a lock that is held costs no read, and tries that
+        follow each other cost one for each holder.
         """
         before, self._blocked_by = self._blocked_by, {name: self._blocked_by.get(name, False) for name in first}
-        return [name for name in first if name in self._foreign or before.get(name) is False]
+        return [name for name in first if name in self._foreign or before.get(name, not at_once) is False]
 
     def was_read(self, name: str) -> None:
         """Record that the blocker `name` was read, and is a ticket."""

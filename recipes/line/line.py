@@ -43,7 +43,7 @@ class Line:
         parent_data: Returns the data of the node at `path`, if it has to be created.
         container: The topmost node above the tickets that is created as a container, `path` by default.
         links: How many links the hash chain of a ticket's name has; 0 for a ticket that writes nothing into its node.
-        looks_first: Whether a try takes no ticket if it meets one that blocks it, even if no try has failed before.
+        looks_first: See Rules.
         creates_at_once: Whether a node that is not known to exist is created in the first write, or only when the
             server has said that it is missing.
     """
@@ -76,11 +76,10 @@ class Line:
         self._parent_data = parent_data
         self._container = path if container is None else container
         self._links = links
-        self._looks_first = looks_first
         self._creates_at_once = creates_at_once
         self._known = line_of(zk, path)
         self._parents = known_of(zk).parents
-        self._rules = Rules(self._known, blocks, slots, ahead, ignores_shared)
+        self._rules = Rules(self._known, blocks, slots, ahead, ignores_shared, looks_first)
 
     async def acquire(self) -> Ticket:
         """Take a ticket, wait until it owns, and return it; if its node is lost while it waits, take a new one.
@@ -112,13 +111,13 @@ class Line:
         Requests:
             A create and a list in one write and, if it fails, a delete; before that, in one try of two that meet a
             single ticket, a sync and a list at most twice (see WaitingTicket.find_out).  After a try that has failed: a
-            sync and a list, and the others only if the lock is free.  If it fails for the second time because of the
-            same ticket, a getData of that one.  Without it, a foreign node would keep the lock from all callers that
-            never wait.
+            sync and a list, and the others only if the lock is free; with `looks_first` always.  If it fails for the
+            second time because of the same ticket, or with `looks_first` for the first time, a getData of that one.
+            Without it, a foreign node would keep the lock from all callers that never wait.
         """
         while True:
             try:
-                if (self._looks_first or self._known.has_failed) and not await self._is_free():
+                if (self._rules.looks_first or self._known.has_failed) and not await self._is_free():
                     return None
                 waiting = await self._enter()
                 await waiting.find_out()

@@ -322,7 +322,8 @@ class Locking(ABC, Generic[H]):
 
         Requests:
             The first time create, getChildren and delete, and sometimes two more lists.  After a try in vain sync and
-            getChildren2 in one write, and no node; and those of `acquire` if the lock is free.
+            getChildren2 in one write, and no node; and those of `acquire` if the lock is free.  So does the first try
+            of the side of a ReadWriteLock that yields by `prefer`, which also reads the first ticket.
         """
         self._check_usable()
         lease = await self._try_acquire()

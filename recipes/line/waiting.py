@@ -44,6 +44,7 @@ class Rules:
             tickets watch this node.
         ahead: How many blockers a ticket watches beyond those, see Position.
         ignores_shared: Whether a holder that lets readers in (see ticket_data) does not block.
+        looks_first: Whether a try takes no ticket if it meets one that blocks it, even if no try has failed before.
     """
 
     known: KnownLine
@@ -51,6 +52,7 @@ class Rules:
     slots: int | Callable[[bytes], int] = 1
     ahead: int = 1
     ignores_shared: bool = False
+    looks_first: bool = False
 
     @property
     def path(self) -> str:
@@ -74,9 +76,9 @@ class Rules:
         """Read the first blockers of `position`, as many as there are slots, and leave out those that do not block.
 
         For a caller that does not wait.  A blocker is read only if it has made a try fail before: in general it is a
-        holder.  For each one that is left out the next one is read.  With `ignores_shared` a single blocker is read
-        each time, because it may have let readers in: of several blockers one at least is not a holder, and only a
-        holder does so.
+        holder; with `looks_first` the first try reads it, because it takes no ticket that would make it fail before.
+        For each one that is left out the next one is read.  With `ignores_shared` a single blocker is read each time,
+        because it may have let readers in: of several blockers one at least is not a holder, and only a holder does so.
 
         Raises:
             ServerError: if the server refuses to show a blocker, but for one that this client must not read: that one
@@ -85,7 +87,7 @@ class Rules:
         if position.is_free:
             return
         path, known = self.path, self.known
-        to_read = known.to_read(position.first)
+        to_read = known.to_read(position.first, at_once=self.looks_first)
         if self.ignores_shared and len(position.before) == 1:
             to_read = position.first
         seen = set(position.first)

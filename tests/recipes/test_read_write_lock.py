@@ -375,8 +375,7 @@ async def test_nodes_that_are_not_ephemeral_are_not_preferred(
 ) -> None:
     async with two_clients() as (zk, other):
         kind = "__READ__" if prefer == "readers" else "__WRIT__"
-        node = f"/rw/_c_x-{kind}0000000009"
-        await other.create(node, make_parents=True)
+        node = await other.create(f"/rw/_c_x-{kind}", sequential=True, make_parents=True)
         rw = ReadWriteLock(zk, "/rw", prefer=prefer)
         locking: Locking[Any] = rw.write() if prefer == "readers" else rw.read()
         await release(await taken(locking))

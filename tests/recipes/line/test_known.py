@@ -90,6 +90,7 @@ def test_a_list_that_no_ticket_can_use_is_dropped() -> None:
 def test_a_node_is_read_when_it_makes_a_try_fail_for_the_second_time_and_a_ticket_once() -> None:
     line = KnownLine("/line")
     assert not line.has_failed
+    assert line.to_read(["z"], at_once=True) == ["z"]
     assert line.to_read(["a", "b"]) == []
     assert line.has_failed
     assert line.to_read(["a", "c"]) == ["a"]
