@@ -199,6 +199,9 @@ class Session(LinkOwner):
         """Pass on what has arrived, in the order of the wire and within one step of the event loop."""
         requests = self.requests
         connection = link.connection
+        if connection.is_proof_answered:
+            connection.is_proof_answered = False
+            link.tick_earlier()
         requests.last_zxid = connection.last_zxid
         for item in arrived:
             if requests.refusal is not None and self._ended.done():

@@ -158,9 +158,6 @@ class Link(asyncio.BufferedProtocol):
         arrived = connection.receive(data, self._loop.time())
         if self._timer is None and connection.is_open:
             self._schedule_tick()
-        if connection.is_proof_answered:
-            connection.is_proof_answered = False
-            self.tick_earlier()
         self.owner.link_delivered(self, arrived)
         if connection.error is not None:
             self.abort(connection.error)

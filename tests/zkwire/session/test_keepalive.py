@@ -15,6 +15,7 @@ from zkwire import Client
 from zkwire.errors import ConnectionLostError
 from zkwire.session import probe
 from zkwire.session.hosts import CONFIG, Address
+from zkwire.wire import connection, stepwise
 from zkwire.wire.certainty import Certainty, Upkeep
 
 TIMEOUT = 16.0
@@ -87,6 +88,30 @@ async def test_a_need_makes_the_next_proof_come_earlier_than_the_next_ping() -> 
         assert server.names() == []  # clients that come to need it together spread their proofs
         await server.until("sync")
         assert now() == pytest.approx(6.2, abs=0.01)  # a ping would come at 7.5
+
+
+@in_virtual_time
+async def test_a_proof_that_is_answered_behind_a_large_reply_brings_the_next_one_forward(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    next_proofs = []
+    for large in (connection.LARGE, 40):
+        monkeypatch.setattr(connection, "LARGE", large)
+        monkeypatch.setattr(stepwise, "_STEP", 1)
+        async with a_client() as (server, zk):
+            begun = now()
+            await zk.create(f"/{'large':040}")
+            zk.need_certainty()
+            await server.until("sync", 2)
+            server.is_holding = True
+            listed = asyncio.ensure_future(zk.get_children("/"))
+            await server.until("sync", 3)
+            await asyncio.sleep(2.5)
+            server.release()
+            await server.until("sync", 4)
+            next_proofs.append(now() - begun)
+            assert len(await listed) == 2
+    assert next_proofs[1] == pytest.approx(next_proofs[0], abs=0.01)
 
 
 @in_virtual_time
