@@ -222,7 +222,6 @@ class _Side(LineLock[H]):
             self._known.found_foreign(last)
             ignored.update([last, *await self._known.foreign_among(self._zk, others[::-1])])
         elif is_preferred is is_writer and ticket_data.lets_readers_in(last, node.data, node.stat.version):
-            watch.cancel()
             ignored.add(last)
         else:
             await watch

@@ -103,3 +103,18 @@ async def test_a_forged_limit_does_not_have_a_living_holder_deleted(make: Make, 
             assert not waiter.done()
         await ended(lease)
         await (await waiter).release()
+
+
+async def test_a_waiter_whose_node_another_client_has_written_takes_a_new_ticket() -> None:
+    async with scene() as stage:
+        lease = await Lock(stage.other, stage.path).acquire()
+        waiter = await start_waiting(stage.zk, Lock(stage.zk, stage.path), 2)
+        (old,) = set(await stage.other.get_children(stage.path)) - {lease.path.rpartition("/")[2]}
+        await stage.other.set(f"{stage.path}/{old}", b"forged")
+
+        async def is_gone() -> bool:
+            return await stage.other.exists(f"{stage.path}/{old}") is None
+
+        await until(is_gone)
+        await lease.release()
+        await (await waiter).release()

@@ -44,6 +44,20 @@ async def asking(stage: Scene, zk: Client, owned: Line, ticket: Ticket) -> "asyn
     return task
 
 
+async def test_a_try_whose_session_expires_is_made_again_in_the_next_session() -> None:
+    async with scene() as stage:
+        await stage.other.create(stage.path)
+        with stage.server.hold_replies("create", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(Line(stage.zk, stage.path).try_acquire())
+            await held.until_hit()
+            await expire(stage, stage.zk)
+        ticket = await trying
+        assert ticket is not None
+        assert ticket.node.session_id == stage.zk.session_id
+        ticket.give_up()
+        await nothing_stays(stage)
+
+
 async def test_a_ticket_that_was_passed_on_owns_without_a_request_as_long_as_its_session_is_certain() -> None:
     count = Counting()
     async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:

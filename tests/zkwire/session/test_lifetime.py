@@ -77,6 +77,7 @@ async def test_each_callback_is_called_once_at_the_end_of_the_session() -> None:
     assert called == ["first", "second"]
     on_closed.add(callback("late"))
     await asyncio.sleep(0)
+    assert called == ["first", "second", "late"]
     on_closed.closed(SessionClosedError("closed afterwards"))
     await asyncio.sleep(0)
     assert called == ["first", "second", "late"]
