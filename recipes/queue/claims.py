@@ -57,6 +57,10 @@ class Item(bytes):
         ticket = Ticket(claimed.node, nodes.zk.guaranteed_delete(self.path))
         self._lease = Lease(nodes.zk, ticket, is_awaited=False)
 
+    def __reduce__(self) -> tuple[type[bytes], tuple[bytes]]:
+        """Make a copy, in this process or another one, of the data alone: the claim has one holder."""
+        return bytes, (self.data,)
+
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def is_certain(self) -> bool:

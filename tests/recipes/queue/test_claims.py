@@ -1,6 +1,8 @@
 """Claimed items: hidden while the body runs, deleted or handed back at its end, and safe after a loss."""
 
 import asyncio
+import copy
+import pickle
 import re
 
 import pytest
@@ -178,6 +180,14 @@ async def test_the_end_of_a_handled_item_whose_claim_was_lost_raises_the_loss() 
         with pytest.raises(LockLostError):
             await item.release()
         assert await contents(stage) == [b"x"]
+
+
+async def test_a_copy_of_an_item_is_its_data_alone() -> None:
+    async with clients(1) as (_, (zk,)):
+        await Queue(zk, PATH).put(b"a")
+        async with Queue(zk, PATH).claim() as item:
+            for made in (copy.copy(item), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
+                assert (made, type(made)) == (b"a", bytes)
 
 
 # -- losses -----------------------------------------------------------------------------------------------------------
