@@ -161,6 +161,19 @@ async def test_an_item_whose_claim_has_lost_its_own_node_is_free_before_it_is_cl
         assert not [sent for sent in server.requests if f"{PATH}/consumers" in str(sent.path)]
 
 
+@in_virtual_time
+async def test_an_item_that_is_handed_back_is_free_when_its_body_has_ended() -> None:
+    async with a_client() as (server, zk):
+        await Queue(zk, PATH).put(b"x")
+        refusals = {("delete", False): zkwire.ThrottledError.code}
+        server.strike = lambda wire, sent: refusals.pop((sent.name, "/_c_" in str(sent.path)), None)
+        with body_raises(KeyError):
+            async with Queue(zk, PATH).claim():
+                raise KeyError
+        assert not refusals
+        assert await zk.get_children(f"{PATH}/taken") == []
+
+
 async def test_an_item_that_is_released_in_its_body_goes_back() -> None:
     async with scene(PATH) as stage:
         queue = Queue(stage.zk, PATH)
@@ -177,6 +190,8 @@ async def test_the_end_of_a_handled_item_whose_claim_was_lost_raises_the_loss() 
         item.handled()
         await stage.other.delete(item.path)
         await item.lost()
+        with pytest.raises(LockLostError):
+            item.check()
         with pytest.raises(LockLostError):
             await item.release()
         assert await contents(stage) == [b"x"]

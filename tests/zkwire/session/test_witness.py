@@ -7,6 +7,7 @@ import pytest
 from tests.support.client import cancelled
 from tests.support.virtual_time import Sent, Server, Wire, in_virtual_time
 from zkwire.errors import NoAuthError, ProtocolError
+from zkwire.session.attempt import SessionKey
 from zkwire.session.hosts import Address
 from zkwire.session.witness import Witness
 from zkwire.wire.records import ConnectRequest
@@ -96,4 +97,14 @@ async def test_a_witness_that_is_cancelled_leaves_no_socket(seconds: float) -> N
     await asyncio.sleep(seconds)
     await cancelled(running)
     await asyncio.sleep(0.3)
+    assert not server.open_wires
+
+
+@in_virtual_time
+async def test_a_question_that_is_refused_leaves_no_socket() -> None:
+    server = Hellos()
+    server.strike = lambda wire, sent: NoAuthError.code if sent.name == "sync" else None
+    with pytest.raises(ProtocolError, match="a sync was refused"):
+        await witness(server).ask(SessionKey().hello(TIMEOUT, 0, accepts_read_only=False))
+    await asyncio.sleep(0)
     assert not server.open_wires
