@@ -331,5 +331,7 @@ async def test_the_role_is_asked_for_once_on_a_connection_and_not_for_a_lock_tha
         await asyncio.sleep(20.0)
         assert "getData" not in server.names()
         zk.need_certainty()
+        await asyncio.sleep(2.4)
+        assert "getData" not in server.names()
         await asyncio.sleep(20.0)
         assert server.names().count("getData") == 1
