@@ -263,6 +263,7 @@ class Terms:
         self._line = line
         self._loop = asyncio.get_running_loop()
         self._term: Term | None = None
+        self._wait: asyncio.Timeout | None = None  # by which another task ends the wait for the next term
         self._is_closed = False
 
     async def __aenter__(self) -> Self:
@@ -274,10 +275,15 @@ class Terms:
     async def aclose(self) -> None:
         """End the iteration, resign the present term if there is one, and return as its `release` does.
 
+        Another task's wait for the next term ends as well.
+
         Cancellation:
             The term is resigned anyway.
         """
         self._is_closed = True
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            wait.reschedule(self._loop.time())
         term, self._term = self._term, None
         if term is not None:
             await term.resign()
@@ -300,8 +306,14 @@ class Terms:
             raise StopAsyncIteration
         if self._zk.state is SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
-        self._term = Term(self._zk, await self._line.acquire(), is_repeated=True)
-        if self._is_closed:  # by another task, while we waited
+        try:
+            async with asyncio.timeout(None) as self._wait:
+                self._term = Term(self._zk, await self._line.acquire(), is_repeated=True)
+        except TimeoutError:  # by `aclose`
+            raise StopAsyncIteration from None
+        finally:
+            self._wait = None
+        if self._is_closed:  # by another task, in the moment in which the wait has ended
             await self.aclose()
             raise StopAsyncIteration
         return self._term

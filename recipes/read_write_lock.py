@@ -324,7 +324,8 @@ class ReadWriteLock:
 
     With a preference, the clients that wait outside the line may starve: they wait as long as preferred ones keep
     coming.  The preference is the policy of each client, and safety does not depend on it: clients with different
-    preferences, and Curator's read/write lock, may use one path.
+    preferences, and Curator's read/write lock, may use one path.  Where a TimedLock is used, too, clients outside the
+    line do not remove its holder if that hangs: they wait until a client with a ticket does it, or its session ends.
 
     Raises:
         RuntimeError: from acquiring, without a request, if the task would wait for itself: it holds the read lock and

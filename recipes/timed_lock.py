@@ -134,7 +134,7 @@ class TimedLease(Lease):
         """
         try:
             await self._write(self._writer, partial(self._limit_data, end))
-        except zkwire.ServerError as error:
+        except (zkwire.ServerError, ValueError) as error:  # ValueError: too large, though not for the ticket's create
             self._lose(str(error))
 
     def _limit_data(self, end: float | None, version: int) -> bytes | None:
@@ -187,7 +187,10 @@ class TimedLock(LineLock[TimedLease]):
     then deletes the holder's node.  This is safe under the assumption that the clocks of two hosts differ in speed by
     less than that tenth, minus the time that a cancelled body needs to end.  `lease.token` protects a store even from a
     body that does not end.  A holder that hangs before it has written its limit, which is one request after it has
-    acquired the lock, keeps the lock as long as its session lives.
+    acquired the lock, keeps the lock as long as its session lives.  So does one that hangs if all clients that wait
+    yield by the `prefer` of ReadWriteLock: they have no ticket, and delete no node.
+
+    The limit takes about 100 bytes more than `data`.  If a server does not accept so much, the lease is lost at once.
 
     Args:
         path: The same as in Lock, as for `data` and `acl`.

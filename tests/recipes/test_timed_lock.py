@@ -113,6 +113,14 @@ async def test_the_holder_writes_its_limit_ahead_of_its_data() -> None:
         assert await line(other, "/t") == []
 
 
+async def test_a_lease_whose_limit_does_not_fit_beside_its_data_is_lost() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, request_limit=4000) as zk:
+        lease = await TimedLock(zk, "/t", 30, data=bytes(4000 - 150)).acquire()
+        assert "store less" in str(await asyncio.wait_for(lease.lost(), 5))
+        await lease.release()
+        assert await line(zk, "/t") == []
+
+
 async def until_data(zk: Client, path: str, condition: Callable[[bytes], bool]) -> None:
     async def fits() -> bool:
         return condition((await zk.get(path)).data)
