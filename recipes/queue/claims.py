@@ -102,7 +102,7 @@ class Item(bytes):
         return self._lease.leave_body(body)
 
     async def release(self) -> None:
-        """Delete the item from the queue if it was handled, otherwise hand it back.
+        """Delete the item from the queue if it was handled, otherwise hand it back; do nothing the second time.
 
         Raises:
             LockLostError: if the claim was lost, or the session ended before the item was known to be deleted.
@@ -119,6 +119,8 @@ class Item(bytes):
     # -- the end ----------------------------------------------------------------------------------------------------
 
     async def _end(self) -> None:
+        if self._lease.is_released:
+            return  # another consumer may have claimed the item since
         loss = self._lease.find_loss()
         if loss is not None or not self._is_handled:
             await self._hand_back(is_lost=loss is not None)
@@ -155,8 +157,6 @@ class Item(bytes):
             LockLostError: if the claim was lost.
             ServerError: if the server refuses it otherwise.
         """
-        if self._lease.is_released:
-            return
         self._lease.leave_node()
         ticket = self._lease.ticket
         try:

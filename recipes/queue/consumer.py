@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 import zkwire
 from recipes.common.receipts import Receipts
-from recipes.common.retrying import read, until_answered
+from recipes.common.retrying import read, read_synced, until_answered
 from recipes.line.ticket import TicketNode
 from recipes.line.waiting import certify
 from recipes.queue.nodes import Nodes
@@ -252,6 +252,10 @@ class Consumer:
                     raise UnusableItemError(UNREADABLE) from None
                 _raise_unless_lost(refused)
                 return None
+            if isinstance(claim, zkwire.NoAuthError):  # it is there, but `acl` lacks READ
+                for node in (self._nodes.taken_node(name), path):
+                    self._nodes.discard(node, self._zk.session_id)
+                raise claim
             if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
                 # It was not carried out, or its node went with its session or by hand: the taken node may be left.
                 await self._nodes.free(name, claim=path, session_id=self._zk.session_id)
@@ -288,7 +292,7 @@ class Consumer:
             raise committed
         if was_lost or isinstance(answers, zkwire.ProtocolError):
             # The claim alone: an item that is too large for an answer breaks the connection of all reads with it.
-            claim = await self._nodes.read_synced(path)
+            (claim,) = await read_synced(self._zk, self._nodes.path, GetData(path))
             return await self._answer(name), claim
         if isinstance(answers, BaseException):
             raise answers

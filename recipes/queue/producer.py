@@ -41,6 +41,8 @@ _NAMES_TAKEN: Final = (
 )
 # Numbers to leave out at most, because nodes of other clients have them.
 _MOST_LEFT_OUT: Final = 512
+# Nodes to look at in the line of the producers, for a put that must not wait.
+_MOST_TICKETS_READ: Final = 16
 
 
 class _Room(NamedTuple):
@@ -158,10 +160,10 @@ class Producer:
         count = 0 if parent is None else parent.stat.num_children
         if count > most:
             return None
-        has_tickets = bool(child_names(waiting))
-        if has_tickets and is_one_look:
-            has_tickets = bool(await look(self._zk, self._nodes.producers))
-        return None if has_tickets else _Room(version, count)
+        tickets: Sequence[object] = [name for name in child_names(waiting) or () if zkwire.sequence(name) is not None]
+        if is_one_look and 0 < len(tickets) <= _MOST_TICKETS_READ:
+            tickets = await look(self._zk, self._nodes.producers)
+        return None if tickets else _Room(version, count)
 
     async def _wait_for_room(self, most: int) -> _Room:
         """Wait until there are at most `most` items; return the room.  Only the first in the line calls this."""

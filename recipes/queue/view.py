@@ -25,9 +25,9 @@ _PATIENCE: Final = 1.0
 # Items to read together with a list at most, and their bytes, as far as the size of the last ones shows it.
 _MOST_READ_AHEAD: Final = 64
 _MOST_BYTES_AHEAD: Final = 256 * 1024
-# Seconds for which a list is believed, and what was read ahead with it: a more urgent item may have been put meanwhile,
-# and a person may have deleted the queue and made it again, so that the names began again: the data of the former item
-# must not be given out for the new one.
+# Seconds, from before its read, for which a list is believed, and what was read ahead with it: a more urgent item may
+# have been put meanwhile, and a person may have deleted the queue and made it again, so that the names began again: the
+# data of the former item must not be given out for the new one.
 _BELIEVED_FOR: Final = 1.0
 
 
@@ -90,8 +90,7 @@ class View:
         taken_watches: WatchSet | None = None,
     ) -> None:
         """List the items, except those `being_taken`, and in the same write read the items `ahead`."""
-        loop = asyncio.get_running_loop()
-        start = loop.time()
+        start = asyncio.get_running_loop().time()
         lists: list[GetChildrenAndStat | GetChildren] = [
             GetChildrenAndStat(self._nodes.entries, into=watches),
             GetChildren(self._nodes.taken, into=taken_watches),
@@ -109,8 +108,7 @@ class View:
         self._listed = names or (), taken_names or ()
         without = set(being_taken).union(taken_names or (), self.quarantine.among(names or ()))
         self.listing.fill(names or (), without, next_item(entries))
-        # When everything is slow, more lists would make it slower.
-        self._believed_until = start + max(_BELIEVED_FOR, 10 * (loop.time() - start))
+        self._believed_until = start + _BELIEVED_FOR
         self._read_ahead = {name: item for name, item in zip(ahead, items, strict=True) if isinstance(item, Node)}
         if ahead:
             self._size_ahead = max((len(item.data) for item in self._read_ahead.values()), default=_MOST_BYTES_AHEAD)
@@ -118,8 +116,9 @@ class View:
     # -- reading ahead ----------------------------------------------------------------------------------------------
 
     def ahead(self, name: str) -> Node | None:
-        """Return the item `name`, once, if it was read ahead with the last list."""
-        return self._read_ahead.pop(name, None)
+        """Return the item `name`, once, if it was read ahead with the last list, less than a second ago."""
+        item = self._read_ahead.pop(name, None)
+        return item if asyncio.get_running_loop().time() < self._believed_until else None
 
     def _guesses(self, wanted: int) -> list[str]:
         """Return the items to read together with the next list: those that will probably be taken before another.

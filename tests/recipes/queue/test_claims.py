@@ -183,6 +183,20 @@ async def test_an_item_that_is_released_in_its_body_goes_back() -> None:
         assert await contents(stage) == [b"x"]
 
 
+async def test_an_item_that_was_released_in_its_body_is_not_freed_again_from_under_its_next_claim() -> None:
+    async with scene(PATH) as stage:
+        await Queue(stage.zk, PATH).put(b"x")
+        theirs = Queue(stage.other, PATH).claim()
+        with body_raises(KeyError):
+            async with Queue(stage.zk, PATH).claim() as item:
+                await item.release()
+                await theirs.__aenter__()
+                await stage.zk.exists(item.path)  # shows this client that time has gone on
+                raise KeyError
+        await theirs.__aexit__(None, None, None)
+        assert await contents(stage) == []
+
+
 async def test_the_end_of_a_handled_item_whose_claim_was_lost_raises_the_loss() -> None:
     async with scene(PATH) as stage:
         await Queue(stage.zk, PATH).put(b"x")

@@ -209,6 +209,19 @@ async def test_an_item_whose_take_is_refused_stays_the_first(take: Callable[[Que
         assert await take(queue) == b"0"
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_consumer_that_may_not_read_its_own_claim_leaves_the_item_to_others(is_answered: bool) -> None:
+    acl = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
+    async with clients() as (server, (zk, other)):
+        await Queue(other, PATH).put(b"0")
+        if not is_answered:
+            server.drop_after("multi", session=zk.session_id)
+        with pytest.raises(zkwire.NoAuthError):
+            await claim(Queue(zk, PATH, acl=acl))
+        await settled(other, PATH)
+        assert await Queue(other, PATH).get(within=0) == b"0"
+
+
 # -- peeking ----------------------------------------------------------------------------------------------------------
 
 

@@ -206,6 +206,27 @@ async def test_a_put_within_0_seconds_uses_the_room_that_is_there_and_does_not_w
         await no_watch_stays(server.hosts)
 
 
+@pytest.mark.parametrize("within", [None, 0])
+async def test_a_node_without_a_number_in_the_line_of_the_producers_costs_a_put_nothing(within: float | None) -> None:
+    observer = Counting()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        await Queue(other, PATH, 4).put(b"0")
+        await other.create(f"{PATH}/producers/readme", make_parents=True)
+        await Queue(zk, PATH, 4).put(b"1", within=within)
+        assert observer.requests == ["getData", "getData", "getChildren", "multi"]
+
+
+async def test_a_put_that_does_not_wait_looks_at_a_few_nodes_in_the_line() -> None:
+    async with clients() as (_, (zk, other)):
+        for number in range(17):
+            await other.create(f"{PATH}/producers/x-{number:010d}", make_parents=True)
+        queue = Queue(zk, PATH, 4)
+        with pytest.raises(TimeoutError):
+            await queue.put(b"0", within=0)
+        await other.delete(f"{PATH}/producers/x-{16:010d}")
+        await queue.put(b"0", within=0)
+
+
 async def test_a_put_whose_answer_comes_after_the_time_limit_has_put_its_item() -> None:
     """TimeoutError means that nothing was put, so the limit does not cut off a transaction."""
     async with clients() as (server, (zk, other)):

@@ -127,6 +127,23 @@ async def test_a_list_and_what_was_read_ahead_with_it_are_believed_for_a_second(
         assert [await queue.get() for _ in range(30)] == numbers(5000, 5030)
 
 
+@in_virtual_time
+async def test_a_list_that_has_taken_long_is_believed_no_longer_than_another() -> None:
+    async with a_client(timeout=30.0) as (server, zk):
+        queue, theirs = Queue(zk, PATH), Queue(zk, PATH)
+        await theirs.put_many(numbers(640))
+        assert [await queue.get() for _ in range(19)] == numbers(19)  # two lists, for ten takes and for nine
+        server.names()
+        server.is_silent = True
+        getting = asyncio.create_task(queue.get())
+        await asyncio.sleep(8)
+        server.go_on()
+        assert await getting == b"19"
+        assert server.names().count("getData") == 9 + 1  # what was read ahead is read again
+        await theirs.put(b"urgent", 0)
+        assert await queue.get() == b"urgent"
+
+
 async def test_an_item_that_was_changed_after_it_was_read_ahead_is_read_again() -> None:
     async with clients() as (_, (zk, other)):
         queue = Queue(zk, PATH, acl=zkwire.OPEN_ACL)
