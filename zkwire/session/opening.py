@@ -99,7 +99,7 @@ def _of_tls(failure: ssl.SSLError) -> str | None:
     alert = reason.rpartition("ALERT_")[2]
     if alert in _PASSING_ALERTS:
         return None
-    if _CERTIFICATE in alert or alert in _OF_CERTIFICATE:
+    if alert != reason and (_CERTIFICATE in alert or alert in _OF_CERTIFICATE):
         return f"the server refuses this client's certificate, or the lack of one ({_words(alert)}): {_SHOW}"
     if alert == _ANY_REASON:
         return f"the server refuses the TLS handshake: no cipher in common, or no certificate of this client: {_SHOW}"

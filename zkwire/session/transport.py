@@ -124,7 +124,7 @@ class Link(asyncio.BufferedProtocol):
         """Undo `leave`."""
         if self.is_leaving:
             self.is_leaving = False
-            self.is_blocked = self._is_full
+            self.is_blocked = self._is_full or self.is_lost
 
     def abort(self, reason: Exception) -> None:
         """Close the socket at once, for `reason`; bytes that were not yet sent are lost."""

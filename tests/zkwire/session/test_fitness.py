@@ -128,6 +128,7 @@ def of_openssl(reason: str) -> ssl.SSLError:
         ("TLSV1_ALERT_UNKNOWN_CA", "this client's certificate, or the lack of one (unknown ca)"),
         ("SSLV3_ALERT_HANDSHAKE_FAILURE", "no cipher in common, or no certificate"),
         ("TLSV1_ALERT_PROTOCOL_VERSION", "the server refuses the TLS handshake: protocol version"),
+        ("UNKNOWN_CERTIFICATE_TYPE", "OpenSSL gives up the TLS handshake: unknown certificate type"),
         ("UNSUPPORTED_PROTOCOL", "OpenSSL gives up the TLS handshake: unsupported protocol"),
         ("WRONG_VERSION_NUMBER", "does not answer with TLS"),
         ("TLSV1_ALERT_INTERNAL_ERROR", None),

@@ -127,6 +127,7 @@ async def test_a_link_that_is_being_left_stays_blocked_whatever_its_socket_does(
     link.pause_writing()
     link.resume_writing()
     assert (link.is_blocked, owner.writable) == (False, 1)
+    link.leave()
     link.abort(ConnectionAbortedError())
     link.stay()
     assert link.is_blocked
