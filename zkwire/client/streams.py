@@ -91,7 +91,6 @@ class StateStream(Stream[SessionState]):
             stream = weak_self()
             if stream is not None:
                 stream._states.append(state)
-                stream._wake()
 
         self._listener = add_state
         source.listen(add_state)
@@ -109,8 +108,16 @@ class StateStream(Stream[SessionState]):
         while not self._states:
             if self._is_closed:
                 raise StopAsyncIteration
-            await self._wait()
+            # A task that waits is kept alive only by what can wake it: meanwhile the session holds this stream.
+            self._source.listen(self._entered)
+            try:
+                await self._wait()
+            finally:
+                self._source.unlisten(self._entered)
         state = self._states.popleft()
         if state is SessionState.CLOSED:
             self.close()
         return state
+
+    def _entered(self, state: SessionState) -> None:
+        self._wake()

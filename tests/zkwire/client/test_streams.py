@@ -40,6 +40,25 @@ async def test_a_waiting_reader_gets_each_state_once() -> None:
     assert await anext(seen) is SUSPENDED
 
 
+async def test_a_task_that_nobody_keeps_goes_on_waiting_for_the_next_state() -> None:
+    states, got = States(), []
+
+    async def follow() -> None:
+        async for state in StateStream(states, asyncio.get_running_loop()):
+            got.append(state)
+            if state is CONNECTED:
+                return
+
+    asyncio.ensure_future(follow())  # noqa: RUF006 - on purpose
+    await turns()
+    gc.collect()
+    states.enter(CONNECTED)
+    await turns()
+    assert got == [CONNECTING, CONNECTED]
+    gc.collect()
+    assert states._listeners == []
+
+
 async def test_closing_ends_a_wait_and_drops_what_was_not_read() -> None:
     states, seen = stream()
     await anext(seen)
