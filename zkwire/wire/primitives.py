@@ -19,6 +19,8 @@ _T = TypeVar("_T")
 
 INT: Final = struct.Struct(">i")
 _MOST_REMEMBERED: Final = 100  # vectors
+# Of a string that is not UTF-8, in bytes: decoding it takes a hundred times as long, while the event loop stands still.
+_LONGEST_OF_JAVA: Final = 4096
 
 
 class DecodeError(Exception):
@@ -99,6 +101,8 @@ def decode_java_string(data: bytes, at: int) -> tuple[str | None, int]:
         return raw.decode(), at
     except UnicodeDecodeError:
         pass
+    if len(raw) > _LONGEST_OF_JAVA:
+        raise DecodeError(f"a string of {len(raw)} bytes that is not UTF-8, before byte {at}")
     try:
         return raw.decode("utf-8", "surrogatepass").encode("utf-16", "surrogatepass").decode("utf-16"), at
     except UnicodeDecodeError:  # a surrogate without its other half, or no character at all

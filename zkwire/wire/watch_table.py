@@ -229,7 +229,9 @@ class WatchTable(Generic[W]):
         # child watch or to a persistent watch on that path.
         candidates = [(WatchKind.PERSISTENT, path)]
         if event is not WatchEventType.CHILDREN:
-            candidates += [(WatchKind.RECURSIVE, above) for above in ("/", *ancestors(path))]
+            # A path of a hostile server may have a great many ancestors: only those that can be watched are built.
+            longest = max(map(len, self._watchers[WatchKind.RECURSIVE]), default=0)
+            candidates += [(WatchKind.RECURSIVE, above) for above in ("/", *ancestors(path[: longest + 1]))]
         found: list[W] = []
         for kind, at in candidates:
             watchers = self._watchers[kind].get(at)

@@ -283,6 +283,14 @@ def test_an_id_that_is_no_text_is_read_with_replacement_characters(encoded: byte
     assert (text.strip("\ufffd"), end) == ("a", 4 + len(encoded))
 
 
+@pytest.mark.parametrize("bad", [b"\xed\xa0\xbd\xed\xb8\x80", b"\xff"], ids=["pairs", "no UTF-8"])
+def test_a_long_id_that_is_not_utf8_is_a_decode_error_since_decoding_it_takes_seconds(bad: bytes) -> None:
+    longest = bad + bytes(4096 - len(bad))
+    primitives.decode_java_string(struct.pack(">i", 4096) + longest, 0)
+    with pytest.raises(DecodeError, match="4097 bytes that is not UTF-8, before byte 4101"):
+        primitives.decode_java_string(struct.pack(">i", 4097) + longest + b"a", 0)
+
+
 @record
 class Several(Record):
     paths: Texts

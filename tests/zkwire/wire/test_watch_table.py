@@ -1,6 +1,7 @@
 """The watch table: what a reply registers, which watchers an event is for, what is set again after a reconnect."""
 
 import itertools
+import tracemalloc
 from collections import Counter
 
 import pytest
@@ -127,6 +128,17 @@ def test_a_watch_of_the_next_session_need_not_wait_for_what_the_former_one_had_t
     table.add(RECURSIVE, "/a", 8)
     assert table.concerned(CREATED, "/a") == [7, 8]
     assert (len(table), table.lasting) == (2, 2)
+
+
+def test_an_event_costs_no_more_memory_than_its_path_however_deep_it_is() -> None:
+    table = _filled([(RECURSIVE, "/"), (RECURSIVE, "/a"), (RECURSIVE, "/a/b"), (RECURSIVE, "/a/bc")])
+    path = "/a/bc" + "/a" * 5_000
+    tracemalloc.start()
+    found = table.concerned(CREATED, path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [0, 1, 3]
+    assert peak < 3 * len(path)
 
 
 # -- requests in flight --------------------------------------------------------------------------------
