@@ -57,7 +57,7 @@ class Client(Reading, Trees, SessionView, Administration):
         A cancelled write of another kind may have happened.
     """
 
-    def __init__(self, session: Session, chroot: str, rng: random.Random, identity_count: int = 0) -> None:
+    def __init__(self, session: Session, chroot: str, rng: random.Random, identity_count: int) -> None:
         super().__init__(session, chroot, rng)
         self._identity_count = identity_count
         self.on_uncertain = session.lifetime.on_uncertain

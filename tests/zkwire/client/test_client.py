@@ -53,7 +53,7 @@ class Fixed(random.Random):
 )
 async def test_a_unique_id_is_a_random_uuid_of_version_4(ones: bool, shown: str) -> None:
     async with scene() as stage:
-        zk = zkwire.Client(stage.zk._session, "", Fixed(ones=ones))
+        zk = zkwire.Client(stage.zk._session, "", Fixed(ones=ones), 0)
         assert zk.unique_id() == shown
         assert uuid.UUID(shown).version == 4
         assert uuid.UUID(shown).variant == uuid.RFC_4122

@@ -95,7 +95,7 @@ async def test_a_proof_that_is_answered_behind_a_large_reply_brings_the_next_one
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     next_proofs = []
-    for large in (connection.LARGE, 40):
+    for large in (stepwise.LARGE, 40):
         monkeypatch.setattr(connection, "LARGE", large)
         monkeypatch.setattr(stepwise, "_STEP", 1)
         async with a_client() as (server, zk):
