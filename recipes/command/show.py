@@ -71,11 +71,7 @@ async def find(zk: Client, path: str) -> Locks:
         nodes = dict(zip(paths, await zk.pipeline([GetData(each) for each in paths]) if paths else (), strict=True))
         for parent, names in names_of.items():
             found |= _locks_of(zk, parent, level[parent], names, nodes)
-        level = {
-            child: node
-            for child, node in nodes.items()
-            if isinstance(node, Node) and not is_ticket(node.stat) and node.stat.num_children
-        }
+        level = {child: node for child, node in nodes.items() if isinstance(node, Node) and node.stat.num_children}
     return {lock: contenders for lock, contenders in sorted(found.items()) if contenders}
 
 

@@ -258,6 +258,19 @@ async def test_an_extension_whose_answer_comes_after_the_old_limit_does_not_revi
         await lease.release()
 
 
+@in_virtual_time
+async def test_an_extension_that_is_refused_until_its_own_limit_has_passed_ends_the_lease() -> None:
+    async with virtual_time.a_client() as (server, zk):
+        lease = await TimedLock(zk, "/t", 20.0).acquire()
+        await asyncio.sleep(1.0)  # virtual seconds, in which it writes its limit
+        began = server.loop.time()
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "setData" else None
+        with pytest.raises(LockLostError, match="its time limit has passed"):
+            await lease.extend(0.5)
+        assert server.loop.time() - began < 1.0
+        await lease.release()
+
+
 async def test_a_lease_without_a_body_ends_at_its_limit_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """The holder looks at its limit every second, as its timers do not run while the machine is suspended."""
     async with scene(session_timeout=40.0) as stage:

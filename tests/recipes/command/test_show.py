@@ -4,8 +4,9 @@ import asyncio
 import json
 import re
 import signal
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
@@ -15,7 +16,9 @@ import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore, TryLock
 from recipes.command import show
 from recipes.command.main import main
+from tests.support.client import cancelled
 from tests.support.locks import start_waiting, two_clients
+from tests.support.virtual_time import a_client, in_virtual_time
 from tests.support.zklock import ended, start
 from zkwire.blocking import Portal
 from zkwire.testing import ServerProcess
@@ -115,6 +118,18 @@ async def test_each_change_is_printed_until_interrupted(memory: ServerProcess, p
         shown.send_signal(signal.SIGINT)
         status, _, err = await ended(shown)
         assert (status, err) == (130, "")
+
+
+@in_virtual_time
+async def test_nothing_is_printed_without_a_change(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_client() as (_, zk):
+        monkeypatch.setattr(show, "connected", lambda options: nullcontext(zk))
+        showing = asyncio.create_task(show.show(Namespace(path="/", watch=True, json=True)))
+        await asyncio.sleep(10.0)
+        assert capsys.readouterr().out == "[]\n"
+        await cancelled(showing)
 
 
 @contextmanager
