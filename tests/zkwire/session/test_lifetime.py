@@ -92,6 +92,16 @@ def lasting(seconds: float) -> Lifetime:
 
 
 @in_virtual_time
+@pytest.mark.parametrize("event", [Lifetime.doubt, Lifetime.end])
+async def test_an_end_that_comes_before_its_time_is_reported_at_once(event: Callable[[Lifetime], None]) -> None:
+    lifetime, called = lasting(60.0), list[str]()
+    lifetime.on_uncertain.add(lambda: called.append("uncertain"))
+    event(lifetime)
+    await turns(2)
+    assert called == ["uncertain"]
+
+
+@in_virtual_time
 async def test_a_server_that_grants_a_shorter_timeout_brings_the_end_of_certainty_forward() -> None:
     now = asyncio.get_running_loop().time()
     assert Lifetime(float("inf")).until == float("-inf")
