@@ -262,7 +262,7 @@ async def test_an_extension_whose_answer_comes_after_the_old_limit_does_not_revi
 async def test_an_extension_that_is_refused_until_its_own_limit_has_passed_ends_the_lease() -> None:
     async with virtual_time.a_client() as (server, zk):
         lease = await TimedLock(zk, "/t", 20.0).acquire()
-        await asyncio.sleep(1.0)  # virtual seconds, in which it writes its limit
+        await server.until("setData")  # it has written its limit
         began = server.loop.time()
         server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "setData" else None
         with pytest.raises(LockLostError, match="its time limit has passed"):

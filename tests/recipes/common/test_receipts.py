@@ -8,10 +8,12 @@ import pytest
 
 import zkwire
 from recipes import Counter
+from recipes.common import receipts
 from recipes.common.receipts import ANY_VERSION, ExactWriter, Receipts
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.recipes import outcome, until, until_state
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import BadVersionError, ConnectionLostError, SessionState, TransactionError
 from zkwire.testing import RealServer, Server
 
@@ -28,12 +30,12 @@ async def until_no_receipt(zk: zkwire.Client, path: str) -> None:
 
 
 class Writer:
-    """Writes the node at `path`, created by the other client, with receipts below it."""
+    """Writes the node at `path`, which exists, with receipts below it."""
 
-    def __init__(self, stage: Scene, path: str) -> None:
-        self.zk = stage.zk
+    def __init__(self, zk: zkwire.Client, path: str) -> None:
+        self.zk = zk
         self.path = path
-        self.receipts = Receipts(stage.zk, f"{path}/receipt-", acl=zkwire.OPEN_ACL)
+        self.receipts = Receipts(zk, f"{path}/receipt-", acl=zkwire.OPEN_ACL)
 
     async def write(self, data: bytes, version: int = -1) -> bool:
         transaction = self.zk.transaction()
@@ -43,7 +45,7 @@ class Writer:
 
 async def writer(stage: Scene) -> Writer:
     await stage.other.create("/n")
-    return Writer(stage, "/n")
+    return Writer(stage.zk, "/n")
 
 
 async def test_a_receipt_is_used_again_and_deleted_when_idle() -> None:
@@ -58,18 +60,18 @@ async def test_a_receipt_is_used_again_and_deleted_when_idle() -> None:
         assert [receipt] != await receipts_of(stage.other, "/n") != []
 
 
-async def test_a_receipt_in_use_is_not_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recipes.common.receipts._KEPT_FOR", 0.05)
-    async with scene() as stage:
-        ours = await writer(stage)
-        names = set()
-        end = asyncio.get_running_loop().time() + 0.3
-        while asyncio.get_running_loop().time() < end:
+@in_virtual_time
+async def test_a_receipt_in_use_is_not_deleted() -> None:
+    async with a_client() as (_, zk):
+        await zk.create("/n")
+        ours, names = Writer(zk, "/n"), set()
+        for _ in range(30):  # the timer finds it unused, but not for long enough
             assert await ours.write(b"")
-            names.update(await receipts_of(stage.other, "/n"))
-            await asyncio.sleep(0.01)  # the timer finds it unused, but not for long enough
-        assert len(names) <= 2  # another one only if the machine paused for so long
-        await until_no_receipt(stage.other, "/n")
+            names.update(await receipts_of(zk, "/n"))
+            await asyncio.sleep(receipts._KEPT_FOR / 5)
+        assert len(names) == 1
+        await asyncio.sleep(2 * receipts._KEPT_FOR)
+        assert await receipts_of(zk, "/n") == []
 
 
 async def test_after_a_receipt_was_deleted_by_hand_nothing_is_written_and_the_next_try_succeeds() -> None:
