@@ -26,6 +26,10 @@ _REPLY: Final = struct.Struct(">iqi")  # xid, zxid, error code
 _LIMIT: Final = 30.0  # seconds
 
 
+class TooLateError(Exception):
+    """The moment is so near that the server does not grant what is left until then."""
+
+
 @dataclass(frozen=True, slots=True)
 class RawSession:
     """What it takes to resume a session."""
@@ -42,7 +46,8 @@ def next_end(tick: float, after: float) -> float:
 def create_due(port: int, count: int, due: float, tick: float) -> list[RawSession]:
     """Create sessions that are due at `due`, however long it takes, and leave them to themselves.
 
-    The server must grant what is left until then; it blocks for a second for each five thousand.
+    The server must grant what is left until then; it blocks for a second for each five thousand.  Raises TooLateError
+    when the creation takes too long.
     """
     made = []
     for first in range(0, count, _AT_ONCE):
@@ -56,7 +61,7 @@ def create_due(port: int, count: int, due: float, tick: float) -> list[RawSessio
             for each in sockets:
                 response, _ = ConnectResponse.decode(_frame(each), 0)
                 if response.timeout != asked:
-                    raise ValueError(f"a server has granted {response.timeout} ms in place of {asked} ms")
+                    raise TooLateError(f"a server has granted {response.timeout} ms in place of {asked} ms")
                 made.append(RawSession(response.session_id, response.password))
     return made
 

@@ -174,6 +174,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
 
 @in_virtual_time
 async def test_a_thousand_sequential_creates_that_are_lost_at_once_share_one_list() -> None:
+    others = how_many("_Search", "LostCreate")  # of earlier tests, whose clients were killed
     async with a_client() as (server, zk):
         await zk.create("/p")
         server.names()
@@ -184,7 +185,7 @@ async def test_a_thousand_sequential_creates_that_are_lost_at_once_share_one_lis
         assert names.count("exists") == names.count("create2") == 1000
         assert sorted(made) == sorted(f"/p/{name}" for name in await zk.get_children("/p"))
         await turns()
-        assert how_many("_Search", "LostCreate") == 0
+        assert how_many("_Search", "LostCreate") == others
 
 
 @pytest.mark.parametrize("refused", range(5))
