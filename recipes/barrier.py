@@ -1,7 +1,5 @@
 """A barrier that holds tasks back until it is removed."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 from collections.abc import Sequence

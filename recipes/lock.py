@@ -4,8 +4,6 @@ Tasks of one process that share a Lock object queue in this process.  Only the f
 line.  So a process costs the ensemble one node, however many tasks wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence

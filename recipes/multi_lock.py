@@ -4,8 +4,6 @@ A MultiLock acquires its locks in the order of their paths, whatever the order i
 MultiLocks never wait for each other.  This module uses the locks only through `Locking` and their leases.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ are the same. Each member sees the others come and go at a time of its own, so m
 for a while. Therefore a lock guards each partition, and a member works on a partition only while it holds that lock.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from bisect import bisect_left

@@ -3,8 +3,6 @@
 The work is done by a `PersistentNode`, as for the members of a group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Coroutine, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ The number of permits is the data of the semaphore's node, as a decimal number. 
 a container; once it was resized, a persistent child keeps the server from deleting it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final

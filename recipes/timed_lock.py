@@ -6,8 +6,6 @@ its program hangs; an expired session needs no limit.  Each limit comes with a p
 it, see `recipes.line.ticket_data`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 There is no line, no wait and no order: whichever create reaches the server first while the path is free takes the lock.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

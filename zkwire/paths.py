@@ -3,8 +3,6 @@
 The rules are those of the Java client's PathUtils, which the server applies to every create (3.5 and newer).
 """
 
-from __future__ import annotations
-
 import re
 
 # U+0001-001F, U+007F-009F, surrogates and the private use area after them, U+FFF0-FFFF.  Java spells characters above

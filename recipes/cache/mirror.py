@@ -13,8 +13,6 @@ The rules:
   child has an event of its own.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Linux: a child that is killed together with its parent, and a parent that gets the orphans among its descendants.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -12,8 +12,6 @@
 `show` has the statuses of the command zkwire: 0, 1 refused, 2 misused, 3 unreachable, 130 interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

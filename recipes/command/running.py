@@ -3,8 +3,6 @@
 This process holds the lock, and a supervisor runs the command; see `supervisor` for how the command is ended.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

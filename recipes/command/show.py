@@ -3,8 +3,6 @@
 The names of the nodes, and the data of their parent, say what kind of lock it is.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

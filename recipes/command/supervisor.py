@@ -19,8 +19,6 @@ lock.  It is ended so when T minus the grace has come and no later T, when the l
 and left others in its group, and when the holder has ended, which closes the socket.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

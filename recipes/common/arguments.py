@@ -1,7 +1,5 @@
 """Checks of arguments that several recipes take."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

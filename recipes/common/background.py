@@ -1,7 +1,5 @@
 """A task that runs beside the body of an `async with` statement: when either of them fails, both end."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import abstractmethod
 from collections.abc import Coroutine

@@ -4,8 +4,6 @@ Futures must not be completed from another thread: a task that waits for one in 
 woken. asyncio.Lock and asyncio.Event do the same check, but only when they have to wait.
 """
 
-from __future__ import annotations
-
 import asyncio
 
 

@@ -5,8 +5,6 @@ one's own, or the number that the server will give next: no more than 2**31 numb
 server has given, and no child can make these change places (pitfall 88).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from zkwire import Stat, sequence, sequence_distance

@@ -3,8 +3,6 @@
 The server knows the maker by its identity.  Without one, all clients may write.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from typing import Final

@@ -4,8 +4,6 @@ The node may have been created by another client, with another ACL.  Then the ca
 seems to: the permission to delete a node, for example, comes from its parent.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from typing import Final

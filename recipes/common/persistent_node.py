@@ -1,7 +1,5 @@
 """Keeps one ephemeral node in existence for as long as its owner wants it, whatever happens to the session."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Collection, Sequence

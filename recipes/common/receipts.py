@@ -7,8 +7,6 @@ out both or none.  If the answer is lost, the version of the receipt says whethe
 whatever other clients have written since.  The whole is still one request.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ overloaded, for example, or has no quorum for the moment.  A recipe that took it
 or leave a node that no client knows.  So the same request is sent again after a pause.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar

@@ -1,7 +1,5 @@
 """Create and read nodes that several clients use."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Sequence
 

@@ -3,8 +3,6 @@
 Knows tasks and their order.  What is asked is the recipe's affair.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar

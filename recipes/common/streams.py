@@ -1,7 +1,5 @@
 """Streams of values that recipes read, on top of zkwire's ValueStream: they go on after transient refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 

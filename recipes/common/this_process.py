@@ -4,8 +4,6 @@ It says the host's name, the process id and the file name of the program.  Argum
 it, because they may contain passwords, and all clients may read the nodes.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Waits that several recipes share, limited by `within`."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

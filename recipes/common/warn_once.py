@@ -1,7 +1,5 @@
 """Warnings about nodes that are not a recipe's own: each node is reported once, by its path; a check of members."""
 
-from __future__ import annotations
-
 import logging
 from typing import Final, TypeGuard
 

@@ -1,7 +1,5 @@
 """A double barrier: its members enter, wait for each other, and leave together, in rounds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

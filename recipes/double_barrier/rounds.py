@@ -3,8 +3,6 @@
 Pure: knows names and data of nodes, and nothing of servers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias

@@ -3,8 +3,6 @@
 Knows the nodes of a line and what their names mean.  Nothing is decided by it: a ticket owns by what `position` says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A program may use ever new paths, and other clients may create ever new nodes, s
 What is forgotten costs some requests more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence

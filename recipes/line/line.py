@@ -9,8 +9,6 @@ seen since, is therefore never less than the truth.  When it falls below `slots`
 docs/waiting-line.md has the whole argument.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Container, Sequence
 from contextlib import nullcontext

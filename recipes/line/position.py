@@ -4,8 +4,6 @@ Pure: takes in lists of the children, departures, numbers of slots and promises,
 sends nothing.  docs/waiting-line.md has the argument why this is safe.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice

@@ -4,8 +4,6 @@ Knows nothing of the order of the line (see position) and nothing of leases: a t
 after the other.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Callable

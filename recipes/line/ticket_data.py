@@ -13,8 +13,6 @@ see data that has changed, and nothing else.
 Pure: knows nothing of servers and clocks.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 What follows from the answers is decided in `position`; docs/waiting-line.md has the argument.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable

@@ -8,8 +8,6 @@ claim's own node first, and then `taken/<item>`.  If only the latter is deleted,
 while the first one still has it, and the consumer that is done first deletes it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace

@@ -20,8 +20,6 @@ How a consumer takes the first item exactly once although an answer may be lost:
   then goes on with the next item: it promises each item at most once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -19,8 +19,6 @@ server gives this last number again and again, and refuses a put while there is 
 otherwise the put raises a NodeExistsError that says so, and a later put of this producer tries it again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Sequence

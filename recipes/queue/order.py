@@ -4,8 +4,6 @@ Pure: knows names and nothing of servers.  The names are those of kazoo's Lockin
 priority in three digits, then the sequence number from the server.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Collection, Iterable
 from typing import Final

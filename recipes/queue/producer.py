@@ -4,8 +4,6 @@ A put is one transaction.  An item may be taken before its producer hears that i
 afterwards whether the put was carried out; a receipt does, see recipes.common.receipts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Sequence

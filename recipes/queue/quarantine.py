@@ -4,8 +4,6 @@ Any client that may create nodes below the queue's node can make such an item, o
 Without this, such an item would be the first one for ever, and the items after it would not be served.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterable

@@ -5,8 +5,6 @@ waiting line, in which only the first is woken by changes.  See `producer` for h
 `claims` for how they are taken, `view` for how they are looked for, and `nodes` for the nodes in ZooKeeper.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Self, TypeAlias, TypeVar

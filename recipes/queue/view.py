@@ -3,8 +3,6 @@
 The tasks that share a queue object share these reads (see SingleFlight).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Iterable, Sequence

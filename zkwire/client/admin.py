@@ -3,8 +3,6 @@
 `Client` inherits all of them.  They have a file of their own because few programs use them.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -4,8 +4,6 @@ Its classes check arguments, translate paths below the chroot, and give results 
 request travels or what a reconnect does: that is the session's job.  This module has what writes, and what locks need.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The function `connect`: checks its options, opens a session and returns the Client."""
 
-from __future__ import annotations
-
 import random
 import ssl as tls
 import warnings

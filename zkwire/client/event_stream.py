@@ -4,8 +4,6 @@ An EventStream sets the watch, gives it up, and sets it again in a new session. 
 session sets it again.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass
 from typing import Final, Self

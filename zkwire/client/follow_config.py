@@ -1,7 +1,5 @@
 """Keeps the client's list of servers up to date with the ensemble's configuration, which a reconfiguration changes."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Final

@@ -3,8 +3,6 @@
 This module knows which words are answered by lists of names and values, and how a server refuses to answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from ssl import SSLContext

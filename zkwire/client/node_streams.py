@@ -6,8 +6,6 @@ reads again.  One-shot watches exist on every server.  Only one read is under wa
 of order.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable

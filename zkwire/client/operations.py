@@ -3,8 +3,6 @@
 Each docstring names the Client method that has the same arguments and the same result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The verbs of a Client that read nodes, watch them and follow them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeVar, overload
 

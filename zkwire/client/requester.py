@@ -5,8 +5,6 @@ removes it from the path of every error.  A bad argument raises an error before 
 the value, except where it may be a secret.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence

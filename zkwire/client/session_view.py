@@ -3,8 +3,6 @@
 Knows the session, and no request but those that the session sends itself.
 """
 
-from __future__ import annotations
-
 import warnings
 from typing import Self
 

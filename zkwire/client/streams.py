@@ -1,7 +1,5 @@
 """What all streams of the client have in common, and the stream of the states of a session."""
 
-from __future__ import annotations
-
 import asyncio
 from abc import abstractmethod
 from collections import deque

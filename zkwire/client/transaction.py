@@ -1,7 +1,5 @@
 """Transactions: several writes in one request, which the server executes together or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Self, TypeAlias
 

@@ -4,8 +4,6 @@ A tree is listed level by level, then deleted from the bottom, many nodes at a t
 delete nodes of the tree meanwhile, and even create a new tree at its path.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections import deque

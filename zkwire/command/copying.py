@@ -4,8 +4,6 @@ A line is a node: its path below the dumped node, its data, and its ACL.  Epheme
 left out.  Versions, times and zxids are the server's: a loaded node has its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """The entry of the command `zkwire`: parse the arguments, run one command, end with its exit status (see `options`)."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The commands on nodes: ls, tree, get, set, create, rm, stat, watch, acl."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import sys

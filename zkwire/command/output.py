@@ -1,7 +1,5 @@
 """How nodes, Stats, ACLs and events are printed: as text for people, and as JSON for programs."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """The commands on servers: ping, srvr, mntr."""
 
-from __future__ import annotations
-
 import argparse
 import textwrap
 from typing import Any

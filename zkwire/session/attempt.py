@@ -3,8 +3,6 @@
 `Session` decides which server is tried with which handshake, and what a failure means for the session.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

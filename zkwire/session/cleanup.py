@@ -17,8 +17,6 @@ That a lost create is not carried out after the search is the session's affair: 
 requests through the request queue and gets answers from it.  It knows nothing of connections, states or watches.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence

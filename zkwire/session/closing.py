@@ -1,7 +1,5 @@
 """The last request and the last waits of a session, the end of a link, and the move to another server."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable

@@ -4,8 +4,6 @@ The server keeps the identities of a client per connection and not per session, 
 again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator

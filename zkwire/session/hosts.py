@@ -4,8 +4,6 @@ Host names are kept as written and resolved at each attempt, so that a server ma
 opens connections or waits.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Collection, Iterator

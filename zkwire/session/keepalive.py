@@ -5,8 +5,6 @@ The rule itself is in zkwire/wire/certainty.py.  `Lifetime` applies it to the se
 have the callbacks for the end of certainty and of the session.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

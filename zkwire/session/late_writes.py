@@ -24,8 +24,6 @@ So the client must count with that timeout before the handshake is sent.  What a
 a handshake: another session is made there, and ended.  `PreparedServers` does this, and has servers flushed.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace

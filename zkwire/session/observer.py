@@ -4,8 +4,6 @@
 there is an observer; without one, a request costs one comparison more.
 """
 
-from __future__ import annotations
-
 import asyncio
 import enum
 from collections.abc import Callable

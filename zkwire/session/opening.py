@@ -5,8 +5,6 @@ are resolved apart from connecting, since a resolver may need longer than one at
 sockets of a client are opened here, or by the function that is passed to `zkwire.connect` in its place.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

@@ -1,7 +1,5 @@
 """Ask servers by four-letter words: which of them can write, and which one is not the leader."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any, Final, cast

@@ -12,8 +12,6 @@ The queue does not know when or where to connect, which state the session is in,
 The session does not know which calls wait or which watches are set.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from asyncio import get_running_loop

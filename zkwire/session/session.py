@@ -10,8 +10,6 @@ follows the states, and decides when the session is over.  What it leaves to oth
 No other module knows that a session reconnects.  Tests can replace time, randomness and what opens connections.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Coroutine, Iterable

@@ -3,8 +3,6 @@
 Knows how often a message may be repeated.  An ensemble that is down fails every attempt to connect, for hours.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

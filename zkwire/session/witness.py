@@ -9,8 +9,6 @@ session is among them.  But a session that begins now, and is silent, comes to i
 docs/waiting-line.md has the argument.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias

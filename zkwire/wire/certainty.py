@@ -20,8 +20,6 @@ by the leader because it was silent.  By then the leader has ended all sessions 
 that is committed after that shows that ours was not among them.
 """
 
-from __future__ import annotations
-
 import enum
 from collections import deque
 from typing import Final, NamedTuple

@@ -6,8 +6,6 @@ that break the protocol set `error`, and the connection is over.  What a reply m
 elsewhere.
 """
 
-from __future__ import annotations
-
 import math
 import struct
 from collections import deque

@@ -4,8 +4,6 @@ This module knows only the length prefix and a limit.  Memory is bounded by the 
 that is too long is refused as soon as its length is there, before any of it is kept.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Final
 

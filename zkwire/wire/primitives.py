@@ -6,8 +6,6 @@ A decoder takes the bytes of one frame and an offset, and returns the value and 
 The names at the end are the types of a record's fields; jute.py makes records of them.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar

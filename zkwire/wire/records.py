@@ -3,8 +3,6 @@
 The order of the fields is their order on the wire.  This module does not know which record is sent when.
 """
 
-from __future__ import annotations
-
 import enum
 import itertools
 from collections.abc import Iterator

@@ -11,8 +11,6 @@ lost, it is sent again on the next connection.
 Any other request may have been carried out when its reply is lost, and is never sent twice.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType

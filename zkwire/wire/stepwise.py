@@ -4,8 +4,6 @@ A list of a million children takes half a second to decode.  Only vectors can be
 vector, if any, as the first field, and a transaction's reply is a vector of results.  Pure, like everything here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from typing import Any, Final, TypeAlias
 

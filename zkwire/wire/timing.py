@@ -4,8 +4,6 @@ All of it is pure.  `timeout` is in seconds; moments are in seconds on one monot
 session between one timeout and one timeout plus a tick after the last request that it received.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 _FIRST_PAUSE: Final = 0.1

@@ -11,8 +11,6 @@ removal of one kind removes the others too.  So the client does not ask for a re
 watch.
 """
 
-from __future__ import annotations
-
 import enum
 import struct
 from collections import Counter
