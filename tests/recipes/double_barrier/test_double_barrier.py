@@ -418,6 +418,24 @@ async def test_a_member_whose_session_ends_enters_no_forged_round() -> None:
         await nothing_stays(stage)
 
 
+async def test_a_member_whose_session_ends_enters_no_round_that_has_begun_without_it() -> None:
+    async with scene() as stage:
+        mine, *theirs = (DoubleBarrier(zk, stage.path, 2) for zk in (stage.zk, stage.other, stage.other))
+        entering = asyncio.create_task(mine.enter())
+        await until_armed(2, stage.zk)
+        with stage.server.refuse_connections():
+            stage.server.expire(stage.zk.session_id)
+            await asyncio.gather(*(barrier.enter(within=5) for barrier in theirs))
+        await until_members(stage.other, stage.path, 3)
+        await stage.zk.ping()
+        assert not entering.done()
+        await asyncio.gather(*(barrier.leave(within=5) for barrier in theirs))
+        await theirs[0].enter(within=5)
+        await entering
+        await asyncio.gather(mine.leave(within=5), theirs[0].leave(within=5))
+        await nothing_stays(stage)
+
+
 async def test_a_surplus_member_sleeps_until_the_first_member_of_the_round_has_gone() -> None:
     async with observed_scene() as (stage, asked):
         inside = [DoubleBarrier(stage.other, stage.path, 3) for _ in range(3)]
