@@ -52,6 +52,16 @@ async def test_a_claim_whose_item_was_freed_by_hand_is_lost_also_when_the_answer
             assert await contents(stage) == [b"a"]
 
 
+async def test_a_claim_whose_answer_is_lost_is_read_on_a_server_that_has_seen_it() -> None:
+    async with clients() as (server, (zk, _)):
+        await (queue := Queue(zk, PATH)).put(b"a")
+        with server.delay_replies(0, "sync") as sync:
+            server.drop_after("multi", session=zk.session_id)
+            async with queue.claim(within=0) as item:
+                assert item == b"a"
+                assert sync.hits == 1
+
+
 # -- the body ---------------------------------------------------------------------------------------------------------
 
 
