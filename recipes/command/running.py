@@ -93,7 +93,7 @@ class Ended:
         return self.status if self.status >= 0 else BY_SIGNAL - self.status
 
 
-@dataclass(frozen=True)
+@dataclass
 class Command:
     """Runs a command, by the supervisor at the other end of a socket.
 
@@ -103,6 +103,9 @@ class Command:
         words: The words of the command.
         grace: From SIGTERM to SIGKILL, in seconds.
         signals: What is passed on to the command.
+
+    Attributes:
+        ended: How it has ended for the last time, None if it is to run once more, or has not run.
     """
 
     reader: asyncio.StreamReader
@@ -110,6 +113,7 @@ class Command:
     words: list[str]
     grace: float
     signals: Signals
+    ended: Ended | None = None
 
     async def run(self, lease: Lease, variables: dict[str, str], session_timeout: float) -> Ended:
         """Run the command once, and return when its whole process group has ended.
@@ -213,7 +217,6 @@ async def _with_session(options: argparse.Namespace, orders: socket.socket, sign
     signals.install()
     reader, writer = await asyncio.open_connection(sock=orders)
     command = Command(reader, writer, options.command, options.grace, signals)
-    ended: list[Ended] = []
     try:
         async with connected(options) as zk:
             most = zk.session_timeout / _MOST_GRACE
@@ -223,27 +226,26 @@ async def _with_session(options: argparse.Namespace, orders: socket.socket, sign
                     f" take {most:g} s at most, or a longer --session-timeout",
                     FAILED,
                 )
-            await _hold(zk, options, command, signals, ended)
+            await _hold(zk, options, command)
     except asyncio.CancelledError:
-        if not ended:
+        if command.ended is None:
             raise
         # The command has ended, and a signal has cut short what comes after it.
     finally:
         writer.close()
-    return ended[-1].exit_status
+    assert command.ended is not None
+    return command.ended.exit_status
 
 
-async def _hold(
-    zk: Client, options: argparse.Namespace, command: Command, signals: Signals, ended: list[Ended]
-) -> None:
-    """Run the command under leases, one after another until it is not to run again; add its last end to `ended`."""
+async def _hold(zk: Client, options: argparse.Namespace, command: Command) -> None:
+    """Run the command under leases, one after another until it is not to run again."""
     if options.data is None:
         data = this_process.describe(os.path.basename(options.command[0]))
     else:
         data = os.fsencode(options.data)
     is_election = options.name == "elect"
     lock = Election(zk, options.path, data) if is_election else Lock(zk, options.path, data=data)
-    while not ended:
+    while command.ended is None:
         lease = await _acquire(lock, options)
         variables = {
             "ZKLOCK_PATH": options.path,
@@ -253,9 +255,9 @@ async def _hold(
         }
         try:
             came = await command.run(lease, variables, zk.session_timeout)
-            is_last = came.loss is None or options.once or signals.has_stop
+            is_last = came.loss is None or options.once or command.signals.has_stop
             if is_last:
-                ended.append(came)
+                command.ended = came
             if came.loss is not None:
                 what = "leadership of" if is_election else "lock"
                 then = "" if is_last else "; waiting to lead again"

@@ -74,7 +74,6 @@ class ProcessGroup:
             self.ended_at = kernel.now()
             self.is_early = self.status is None
             self.send(signal.SIGTERM)
-            self.send(signal.SIGCONT)  # a stopped process would not see it
 
     def look(self) -> None:
         """Do what the time demands."""
@@ -88,6 +87,7 @@ class ProcessGroup:
         """Send a signal to all processes of the group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):  # ended, or of another user
             os.killpg(self.id, number)
+            os.killpg(self.id, signal.SIGCONT)  # a stopped process would not see it
 
 
 def start() -> tuple[socket.socket, int]:
@@ -170,7 +170,6 @@ class Supervisor:
             self._group.until = order["until"]
         elif "signal" in order:
             self._group.send(order["signal"])
-            self._group.send(signal.SIGCONT)  # a stopped process would not see it
         else:
             self._group.end()
 

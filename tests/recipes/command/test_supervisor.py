@@ -52,8 +52,7 @@ def _look_at(group: supervisor.ProcessGroup, now: float, monkeypatch: pytest.Mon
     group.look()
 
 
-TO_END = [(7, signal.SIGTERM), (7, signal.SIGCONT)]  # a stopped process would not see the first one
-TO_KILL = [(7, signal.SIGKILL)]
+TO_END, TO_KILL = ([(7, number), (7, signal.SIGCONT)] for number in (signal.SIGTERM, signal.SIGKILL))
 
 
 @pytest.mark.parametrize(
