@@ -29,6 +29,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
 T = TypeVar("T")
+R = TypeVar("R")
 P = ParamSpec("P")
 
 _END: Final = object()
@@ -132,7 +133,8 @@ class Portal:
             A KeyboardInterrupt while this waits cancels the call, and goes on once the call has ended.
         """
 
-        return self._begin(_called(function, *args, **named)).wait()
+        running = self._begin(_called(function, *args, **named))
+        return running.wait(running.result)
 
     @contextlib.contextmanager
     def enter(self, context: AbstractAsyncContextManager[T, bool | None]) -> Iterator[T]:
@@ -161,12 +163,9 @@ class Portal:
         self._entered[running] = None
         running.result.add_done_callback(lambda _: self._entered.pop(running, None))
         try:
-            value = entered.result()
+            value = running.wait(entered)
         except CancelledError:  # it could not be entered: the result is the error
-            running.wait()
-            raise
-        except KeyboardInterrupt:
-            running.interrupt()
+            running.result.result()
             raise
         try:
             yield value
@@ -184,7 +183,7 @@ class Portal:
             return False
         with contextlib.suppress(InvalidStateError):  # the context has ended by itself, and has cancelled it
             left.set_result(error)
-        return running.wait()
+        return running.wait(running.result)
 
     def iterate(self, items: AsyncIterable[T]) -> Iterator[T]:
         """Return an iterator over what `items` yields; leave it early with `close()`, or by leaving the `for` loop.
@@ -213,7 +212,7 @@ class Portal:
                 is_own_thread = self._thread is threading.current_thread()
                 closing = self._begin(_called(close), is_own_thread=is_own_thread)
                 if not is_own_thread:
-                    closing.wait()
+                    closing.wait(closing.result)
 
     def _begin(self, work: Coroutine[Any, Any, T], *, is_own_thread: bool = False) -> _Running[T]:
         """Have `work` run as a task of the event loop.
@@ -282,19 +281,15 @@ class _Running(Generic[T]):
         self._exit: BaseException | None = None
         loop.call_soon_threadsafe(self._start)
 
-    def wait(self) -> T:
-        """Wait for the result and return it; a KeyboardInterrupt cancels the task and waits for its end."""
+    def wait(self, future: Future[R]) -> R:
+        """Return the result of `future`, once it has one; a KeyboardInterrupt cancels the task and waits for its end."""
         try:
-            return self.result.result()
+            return future.result()
         except KeyboardInterrupt:
-            self.interrupt()
+            with contextlib.suppress(RuntimeError):  # the event loop is closed: it has ended
+                self._loop.call_soon_threadsafe(self.cancel)
+            self.result.exception()
             raise
-
-    def interrupt(self) -> None:
-        """Cancel the task and wait until it has ended."""
-        with contextlib.suppress(RuntimeError):  # the event loop is closed: it has ended
-            self._loop.call_soon_threadsafe(self.cancel)
-        self.result.exception()
 
     def cancel(self) -> None:
         """Cancel the task; to be called on the event loop."""
