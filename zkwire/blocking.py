@@ -282,7 +282,7 @@ class _Running(Generic[T]):
         loop.call_soon_threadsafe(self._start)
 
     def wait(self, future: Future[R]) -> R:
-        """Return the result of `future`, once it has one; a KeyboardInterrupt cancels the task and waits for its end."""
+        """Wait for `future` and return its result; a KeyboardInterrupt cancels the task and waits for its end."""
         try:
             return future.result()
         except KeyboardInterrupt:

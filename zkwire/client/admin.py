@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from zkwire import paths
-from zkwire.client.requester import Verbs, checked_acl, checked_version
+from zkwire.client.requester import Verbs, check_number, checked_acl, checked_version
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.session.credentials import scrub_traceback
 from zkwire.session.hosts import CONFIG
@@ -254,10 +254,8 @@ def reconfiguration(
         raise ValueError("reconfig takes either `members`, or `joining` and `leaving`, but not both")
     if members is None and joining is None and leaving is None:
         raise ValueError("reconfig needs `joining`, `leaving` or `members`")
-    if isinstance(from_config, bool) or not isinstance(from_config, int):
-        raise TypeError(f"from_config must be an int, not {from_config!r}")
-    if not -1 <= from_config < 2**63:
-        raise ValueError(f"from_config must be the version of a configuration, or -1 for any, not {from_config}")
+    wanted = "the version of a configuration, or -1 for any"
+    check_number("from_config", from_config, int, wanted, least=-1, most=2**63 - 1)
     if isinstance(leaving, int) and not isinstance(leaving, bool):
         leaving = [leaving]
     return requests.ReconfigRequest(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
+from zkwire.client.requester import check_number
 from zkwire.session import credentials, hosts
 from zkwire.session.credentials import scrub_traceback
 from zkwire.session.observer import Observer
@@ -189,20 +190,13 @@ def connect(
     if not session_timeout > 0:  # written so that a NaN is refused too
         raise ValueError(f"session_timeout must be a positive number of seconds, not {session_timeout!r}")
     if within is not None:
-        _check("within", within, int | float, "a number of seconds, or None to wait for ever")
-        if not within >= 0:
-            raise ValueError(f"within must be 0 seconds or more, or None to wait for ever, not {within!r}")
-    _check("max_in_flight", max_in_flight, int, "a number of requests")
-    if max_in_flight < 1:
-        raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
+        check_number("within", within, int | float, "0 seconds or more, or None to wait for ever", least=0)
+    check_number("max_in_flight", max_in_flight, int, "a number of requests, 1 or more", least=1)
     for name, limit in (("request_limit", request_limit), ("reply_limit", reply_limit)):
-        _check(name, limit, int, "a number of bytes")
-        if not _LEAST_LIMIT <= limit <= _MOST_LIMIT:
-            raise ValueError(f"{name} must be at least {_LEAST_LIMIT} and at most {_MOST_LIMIT} bytes, not {limit}")
-    _check("session_id", session_id, int, "an int")
+        wanted = f"a number of bytes, at least {_LEAST_LIMIT} and at most {_MOST_LIMIT}"
+        check_number(name, limit, int, wanted, least=_LEAST_LIMIT, most=_MOST_LIMIT)
+    check_number("session_id", session_id, int, "an int of 64 bits", least=-(2**63), most=2**63 - 1)
     _check("session_password", session_password, bytes | bytearray | memoryview, "bytes")
-    if not -(2**63) <= session_id < 2**63:
-        raise ValueError(f"session_id must fit in 64 bits, and {session_id} does not")
     if session_id and len(session_password) != _PASSWORD_BYTES:
         raise ValueError(
             f"to resume session {printed(session_id)}, give its session_password of {_PASSWORD_BYTES} bytes"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from zkwire import paths
-from zkwire.client.requester import Requester
+from zkwire.client.requester import Requester, check_number
 from zkwire.client.streams import Stream
 from zkwire.client.watch import WatchEvent
 from zkwire.errors import SessionExpiredError
@@ -37,8 +37,7 @@ class EventStream(Stream["WatchEvent | Resync"]):
     """
 
     def __init__(self, requester: Requester, path: str, *, recursive: bool, backlog: int) -> None:
-        if not isinstance(backlog, int) or backlog < 1:
-            raise ValueError(f"backlog must be at least 1, not {backlog!r}")
+        check_number("backlog", backlog, int, "a number of events, 1 or more", least=1)
         super().__init__(requester.loop, f"event of {path}")
         self.path = path
         self._requester = requester

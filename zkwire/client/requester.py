@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from types import UnionType
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
@@ -290,10 +291,8 @@ def creation(chroot: str, create: Create, *, with_stat: bool = False, protection
 
 
 def _milliseconds(ttl: float) -> int:
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float):
-        raise TypeError(f"ttl must be a number of seconds, not {ttl!r}")
-    if not 0.001 <= ttl <= _LONGEST_TTL / 1000:  # written so that a NaN is refused too
-        raise ValueError(f"ttl must be at least 0.001 and at most {_LONGEST_TTL / 1000}, in seconds, not {ttl!r}")
+    wanted = f"a number of seconds, at least 0.001 and at most {_LONGEST_TTL / 1000}"
+    check_number("ttl", ttl, int | float, wanted, least=0.001, most=_LONGEST_TTL / 1000)
     return round(ttl * 1000)
 
 
@@ -331,6 +330,16 @@ def checked_data(data: Data) -> bytes | None:
     if isinstance(data, bytearray | memoryview):
         return bytes(data)
     raise TypeError(f"data must be bytes, not {type(data).__name__}: encode it")
+
+
+def check_number(
+    name: str, value: Any, kind: type | UnionType, wanted: str, *, least: float, most: float = float("inf")
+) -> None:
+    """Raise TypeError if `value` is not of the type `kind`, or is a bool; ValueError if it is out of bounds."""
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise TypeError(f"{name} must be {wanted}, not {value!r}")
+    if not least <= value <= most:  # written so that a NaN is refused too
+        raise ValueError(f"{name} must be {wanted}, not {value!r}")
 
 
 def checked_version(version: int) -> int:
