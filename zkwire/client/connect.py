@@ -87,7 +87,7 @@ async def _connected(
         await session.close(keep_session=is_resumed)
         raise
     if follows_config:
-        session.run_in_background(follow(session))
+        session.run_in_background(follow(session, rng))
     return Client(session, chroot, rng, identities)
 
 

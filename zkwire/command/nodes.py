@@ -138,7 +138,7 @@ async def stat(zk: Client, options: argparse.Namespace) -> None:
     """Print the Stat of a node."""
     found = await zk.exists(options.path)
     if found is None:
-        raise zkwire.NoNodeError(options.path)
+        raise zkwire.NoNodeError(zkwire.NoNodeError.code, options.path, operation="exists")
     print(output.as_json(asdict(found)) if options.json else "\n".join(output.lines_of_stat(found)))
 
 

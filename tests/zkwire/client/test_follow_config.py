@@ -102,18 +102,23 @@ def following() -> list[asyncio.Task[object]]:
     return [task for task in asyncio.all_tasks() if task.get_name() == "zkwire background"]
 
 
-async def test_a_configuration_that_may_not_be_read_is_reported_and_not_followed(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize("refusal", [zkwire.NoAuthError, zkwire.NoNodeError])
+async def test_a_configuration_that_cannot_be_read_is_reported_and_not_followed(
+    refusal: type[zkwire.ServerError], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with ensemble() as (server, _):
-        with server.answering("getData", zkwire.NoAuthError, path=CONFIG) as refused:
+        with (
+            server.answering("getData", refusal, path=CONFIG) as refused,
+            server.answering("exists", refusal, path=CONFIG),
+        ):
             async with zkwire.connect(server.hosts, follow_config=True) as zk:
                 await refused.until_hit()
                 await until(lambda: not following())
                 assert await zk.exists("/a") is None
             assert refused.hits == 1
         (report,) = [text for text in caplog.messages if CONFIG in text]
-        assert report.startswith(f"cannot read the list of servers in {CONFIG}, and will not follow it any more: ")
+        about = f"cannot read the list of servers in {CONFIG}, and will not follow it any more: getData {CONFIG}: "
+        assert report.startswith(about)
 
 
 async def test_after_a_transient_refusal_nothing_is_asked_in_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:

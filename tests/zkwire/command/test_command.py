@@ -137,7 +137,7 @@ def test_stat_prints_every_field(run: Run, portal: Portal, zk: zkwire.Client) ->
     lines = run("stat", "/a").splitlines()
     assert f"czxid = {found.czxid:#x}" in lines
     assert "data_length = 3" in lines
-    assert "no such node" in run("stat", "/nothing", status=1)
+    assert "exists /nothing: no such node" in run("stat", "/nothing", status=1)
 
 
 def test_an_acl_is_printed_and_set(run: Run) -> None:
