@@ -12,6 +12,7 @@ from zkwire.errors import ProtocolError, UnimplementedError, ZooKeeperError
 from zkwire.session import hosts
 
 _Metrics: TypeAlias = dict[str, int | float | str]
+_TLS: TypeAlias = SSLContext | bool | None
 
 # A Java long has at most 19 digits.  A longer number stays text: Python refuses to read one of thousands of digits.
 _INT: Final = re.compile(r"-?[0-9]{1,19}")
@@ -30,23 +31,21 @@ _MAY_BE_EMPTY: Final = "hash"  # its answer has one line for each digest taken s
 
 @overload
 async def four_letter_word(
-    host: str, word: Literal["mntr", "conf"], *, within: float = ..., ssl: SSLContext | bool | None = ...
+    host: str, word: Literal["mntr", "conf"], *, within: float = ..., ssl: _TLS = ...
 ) -> _Metrics: ...
 
 
 @overload
 async def four_letter_word(
-    host: str, word: Literal["envi"], *, within: float = ..., ssl: SSLContext | bool | None = ...
+    host: str, word: Literal["envi"], *, within: float = ..., ssl: _TLS = ...
 ) -> dict[str, str]: ...
 
 
 @overload
-async def four_letter_word(
-    host: str, word: str, *, within: float = ..., ssl: SSLContext | bool | None = ...
-) -> str | Any: ...
+async def four_letter_word(host: str, word: str, *, within: float = ..., ssl: _TLS = ...) -> str | Any: ...
 
 
-async def four_letter_word(host: str, word: str, *, within: float = 5.0, ssl: SSLContext | bool | None = None) -> Any:
+async def four_letter_word(host: str, word: str, *, within: float = 5.0, ssl: _TLS = None) -> Any:
     """Send a four-letter word to one server, on a new connection, and return the answer.
 
     For example::
@@ -101,8 +100,19 @@ async def four_letter_word(host: str, word: str, *, within: float = 5.0, ssl: SS
 
 
 def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metrics | dict[str, str]:
-    """Return what `four_letter_word` returns for the text that the server at `address` has answered."""
-    _check_answered(answer, word, address)
+    """Return what `four_letter_word` returns for the text that the server at `address` has answered.
+
+    Raises an error if the text means that the server refuses to answer.
+    """
+    if answer.startswith(_NOT_SERVING) or (word, answer) == ("isro", "null"):
+        raise ZooKeeperError(f"{word}: {address} runs but does not serve now: it is starting, or has no quorum")
+    hint = None
+    if _NOT_ALLOWED in answer:
+        hint = "add the word to 4lw.commands.whitelist in the server's configuration"
+    elif not answer and word != _MAY_BE_EMPTY:  # an older server closes the connection at a word that it does not have
+        hint = "it closed the connection without an answer: its version has no such word"
+    if hint is not None:
+        raise UnimplementedError(UnimplementedError.code, operation=word, server=str(address), hint=hint)
     if word not in _PAIRS:
         return answer
     parts = [line.partition(_PAIRS[word]) for line in answer.splitlines()]
@@ -111,7 +121,7 @@ def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metri
     return pairs if word == "envi" else {name: _value(text) for name, text in pairs.items()}
 
 
-async def _ask(address: hosts.Address, word: str, ssl: SSLContext | bool | None) -> str:
+async def _ask(address: hosts.Address, word: str, ssl: _TLS) -> str:
     reader, writer = await asyncio.open_connection(address.host, address.port, ssl=ssl)
     most = _MOST.get(word, _MOST_TEXT)
     answer = bytearray()
@@ -124,20 +134,6 @@ async def _ask(address: hosts.Address, word: str, ssl: SSLContext | bool | None)
         return answer.decode(errors="replace")
     finally:
         writer.transport.abort()  # not close(): there is nothing left to send or to wait for
-
-
-def _check_answered(answer: str, word: str, address: hosts.Address) -> None:
-    """Raise an error if the text means that the server refuses to answer."""
-    if answer.startswith(_NOT_SERVING) or (word, answer) == ("isro", "null"):
-        raise ZooKeeperError(f"{word}: {address} runs but does not serve now: it is starting, or has no quorum")
-    allowed = _NOT_ALLOWED not in answer
-    if allowed and (answer or word == _MAY_BE_EMPTY):
-        return
-    # A server of an older version closes the connection at a word that it does not have.
-    hint = "it closed the connection without an answer: its version has no such word"
-    if not allowed:
-        hint = "add the word to 4lw.commands.whitelist in the server's configuration"
-    raise UnimplementedError(UnimplementedError.code, operation=word, server=str(address), hint=hint)
 
 
 def _value(text: str) -> int | float | str:

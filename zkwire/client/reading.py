@@ -6,10 +6,10 @@ from typing import Any, TypeVar, overload
 from zkwire.client.event_stream import BACKLOG, EventStream
 from zkwire.client.node_streams import ChildrenStream, DataStream
 from zkwire.client.operations import GetChildren, GetData, Node, Read, new_node
-from zkwire.client.requester import Verbs
+from zkwire.client.requester import Verbs, results_of
 from zkwire.client.watch import Watch, WatchSet
-from zkwire.errors import NoNodeError, ProtocolError, ServerError, ZooKeeperError
-from zkwire.wire.multi import ErrorResult, MultiReadRequest, batched
+from zkwire.errors import NoNodeError, ServerError, ZooKeeperError
+from zkwire.wire.multi import MultiReadRequest, batched
 from zkwire.wire.records import Stat
 from zkwire.wire.requests import (
     ExistsRequest,
@@ -205,11 +205,7 @@ class Reading(Verbs):
         for batch, reply in zip(batches, replies, strict=True):
             if isinstance(reply, ZooKeeperError):
                 raise reply
-            if len(reply.results) != len(batch):
-                raise ProtocolError(f"{len(reply.results)} results for {len(batch)} reads")
-            for request, result in zip(batch, reply.results, strict=True):
-                failed = isinstance(result, ErrorResult)
-                answers.append(self._requester.refusal(result.err, request) if failed else result)
+            answers += results_of(self._requester, reply, batch)
         return list(map(self._requester.result_of, reads, answers))
 
     def events(self, path: str, *, recursive: bool = False, backlog: int = BACKLOG) -> EventStream:

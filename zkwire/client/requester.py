@@ -9,7 +9,6 @@ import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from types import UnionType
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
@@ -32,6 +31,7 @@ from zkwire.session.transport import check_loop
 from zkwire.wire import requests
 from zkwire.wire.connection import REQUEST_HEADER_SIZE
 from zkwire.wire.jute import Record
+from zkwire.wire.multi import ErrorResult, MultiReply
 from zkwire.wire.records import ACL, OPEN_ACL
 from zkwire.wire.requests import Request
 from zkwire.wire.watch_table import Watcher, WatchKind
@@ -228,6 +228,16 @@ class Requester:
         return self.session.states.now in _FINAL_STATES
 
 
+def results_of(requester: Requester, reply: MultiReply, asked: Sequence[Request[Any]]) -> list[Any]:
+    """Return the results of a transaction or multiRead of the requests `asked`; refusals become ServerErrors."""
+    if len(reply.results) != len(asked):
+        raise ProtocolError(f"{len(reply.results)} results for {len(asked)} operations")
+    return [
+        requester.refusal(result.err, request) if isinstance(result, ErrorResult) else result
+        for result, request in zip(reply.results, asked, strict=True)
+    ]
+
+
 class Verbs:
     """The base of the classes of which Client consists: what all of them use."""
 
@@ -332,9 +342,7 @@ def checked_data(data: Data) -> bytes | None:
     raise TypeError(f"data must be bytes, not {type(data).__name__}: encode it")
 
 
-def check_number(
-    name: str, value: Any, kind: type | UnionType, wanted: str, *, least: float, most: float = float("inf")
-) -> None:
+def check_number(name: str, value: Any, kind: Any, wanted: str, *, least: float, most: float = float("inf")) -> None:
     """Raise TypeError if `value` is not of the type `kind`, or is a bool; ValueError if it is out of bounds."""
     if isinstance(value, bool) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {wanted}, not {value!r}")

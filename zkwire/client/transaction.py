@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from typing import Any, Self, TypeAlias
 
 from zkwire.client.operations import Create, Data
-from zkwire.client.requester import Requester, checked_data, checked_version, creation
-from zkwire.errors import ProtocolError, SessionExpiredError, TransactionError
+from zkwire.client.requester import Requester, checked_data, checked_version, creation, results_of
+from zkwire.errors import ServerError, SessionExpiredError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.session.transport import check_loop
 from zkwire.wire import requests
-from zkwire.wire.jute import Record
-from zkwire.wire.multi import ErrorResult, MultiRequest
+from zkwire.wire.multi import MultiRequest
 from zkwire.wire.records import ACL, OPEN_ACL, Stat, printed
 
 # None for a delete and a check.
@@ -169,18 +168,14 @@ class Transaction:
             raise ValueError(
                 f"a transaction of {count} operations is too large, make several of it: {refusal}"
             ) from None
-        if len(reply.results) != len(self._operations):
-            raise ProtocolError(f"{len(reply.results)} results for {len(self._operations)} operations")
+        results = results_of(self._requester, reply, self._operations)
         # When the server refuses a transaction, each operation has an error code: 0 before the refused operation, and
         # RuntimeInconsistency after it.  So the first other code is the reason.
-        errors = [
-            self._requester.refusal(result.err, request) if isinstance(result, ErrorResult) and result.err else None
-            for result, request in zip(reply.results, self._operations, strict=True)
-        ]
+        errors = [each if isinstance(each, ServerError) and each.code else None for each in results]
         for index, error in enumerate(errors):
             if error is not None:
                 raise TransactionError(error, index, errors)
-        self._results = [self._result(index, result) for index, result in enumerate(reply.results)]
+        self._results = [self._result(index, result) for index, result in enumerate(results)]
         return self._results
 
     def _add(self, operation: requests.Request[Any]) -> None:
@@ -188,7 +183,7 @@ class Transaction:
             raise RuntimeError("the transaction is committed already: make a new one")
         self._operations.append(operation)
 
-    def _result(self, index: int, result: Record) -> Result:
+    def _result(self, index: int, result: Any) -> Result:
         if isinstance(result, requests.CreateReply | requests.Create2Reply):
             path = strip_chroot(self._chroot, result.path)
             if index not in self._want_stat:

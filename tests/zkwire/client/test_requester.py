@@ -114,7 +114,7 @@ async def test_a_get_many_with_another_number_of_results_breaks_the_protocol() -
                 return
 
     async with Rogue(no_results) as rogue, zkwire.connect(rogue.hosts) as zk:
-        with pytest.raises(zkwire.ProtocolError, match=r"^0 results for 2 reads"):
+        with pytest.raises(zkwire.ProtocolError, match=r"^0 results for 2 operations"):
             await zk.get_many([GetData("/a"), GetChildren("/a")])
 
 
