@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from zkwire.errors import AuthFailedError, ProtocolError
-from zkwire.session.closing import ask, finish
+from zkwire.session.closing import ask, end_session, finish
 from zkwire.session.hosts import Address
 from zkwire.session.opening import Opener, UnfitError
 from zkwire.session.sasl import SaslMechanism
 from zkwire.session.transport import Link, LinkOwner, OpenLink
 from zkwire.wire import timing
-from zkwire.wire.connection import Call, Connection
+from zkwire.wire.connection import Connection
 from zkwire.wire.frames import TlsRecordError
 from zkwire.wire.records import ConnectRequest, ConnectResponse
-from zkwire.wire.requests import CloseSessionRequest, SaslRequest
+from zkwire.wire.requests import SaslRequest
 
 # Seconds in which a server that runs ends a session that the client does not want any more.
 _FAREWELL: Final = 0.25
@@ -60,6 +60,7 @@ class SessionKey:
         self.password = response.password or _NO_PASSWORD
 
 
+@dataclass(eq=False, repr=False)
 class Attempt:
     """One attempt to connect.
 
@@ -76,23 +77,15 @@ class Attempt:
         sent_at: When the handshake request was written, on the event loop's clock.
     """
 
-    def __init__(
-        self,
-        owner: LinkOwner,
-        hello: ConnectRequest,
-        reply_limit: int,
-        sasl: SaslMechanism | None,
-        session_xids: Iterator[int],
-        *,
-        is_first: bool,
-    ) -> None:
+    owner: LinkOwner
+    hello: ConnectRequest
+    reply_limit: int
+    sasl: SaslMechanism | None
+    session_xids: Iterator[int]
+    is_first: bool
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._owner = owner
-        self._hello = hello
-        self._reply_limit = reply_limit
-        self._sasl = sasl
-        self._xids = session_xids
-        self._is_first = is_first
         self._link: Link | None = None
         self.greeted: asyncio.Future[bool] = self._loop.create_future()
         self.sent_at = self._loop.time()
@@ -133,14 +126,14 @@ class Attempt:
         either: set[asyncio.Future[Any]] = {self.greeted, link.closed}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if not self.greeted.done():
-            self._is_refused = self._loop.time() < asked_at + timing.refused_within(self._hello.timeout / 1000)
+            self._is_refused = self._loop.time() < asked_at + timing.refused_within(self.hello.timeout / 1000)
             raise await self._failure(link, open_link, address)
         if not self.greeted.result():
-            if not self._hello.session_id:
+            if not self.hello.session_id:
                 raise ProtocolError("the server refuses to make a session")
             raise RefusedError
-        if self._sasl is not None:
-            await authenticate(self._sasl, link, address)
+        if self.sasl is not None:
+            await authenticate(self.sasl, link, address)
             if link.is_lost:  # by a bad frame in the same read as the last token
                 raise await link.closed
             link.release()
@@ -152,13 +145,11 @@ class Attempt:
         The server reads the request to end the session when the session has begun.  With NIO, its default, it does so
         whenever that is, also after the connection was closed.  With Netty it must have begun before that.
         """
-        is_in_use = self.greeted.done() and self._sasl is None
+        is_in_use = self.greeted.done() and self.sasl is None
         try:
-            if not self._hello.session_id and self._is_asked and not link.is_lost and not is_in_use:
+            if not self.hello.session_id and self._is_asked and not link.is_lost and not is_in_use:
                 link.owner = LinkOwner()
-                link.connection.send(Call(CloseSessionRequest()), self._loop.time())
-                link.flush()
-                await asyncio.wait({link.closed}, timeout=_FAREWELL)
+                await end_session(link, _FAREWELL)
         finally:
             await finish(link)
 
@@ -166,7 +157,7 @@ class Attempt:
         """Return why `link` was closed in place of an answer."""
         failure = link.closed.result()
         is_tls = isinstance(failure, TlsRecordError)
-        if self._is_first and isinstance(failure, ConnectionError) and isinstance(open_link, Opener):
+        if self.is_first and isinstance(failure, ConnectionError) and isinstance(open_link, Opener):
             # A server for TLS closes a connection without TLS.  So does a server that is starting.
             is_tls = await open_link.lacks_tls(address.host, address.port)
         if is_tls:
@@ -175,8 +166,8 @@ class Attempt:
 
     def _make(self) -> Link:
         self.sent_at = self._loop.time()
-        self._link = Link(Connection(self._hello, self._reply_limit, self.sent_at, self._xids), self._owner)
-        self._link.connection.is_held = self._sasl is not None
+        self._link = Link(Connection(self.hello, self.reply_limit, self.sent_at, self.session_xids), self.owner)
+        self._link.connection.is_held = self.sasl is not None
         return self._link
 
 

@@ -26,23 +26,11 @@ from typing import Any, Final
 from zkwire import errors, paths
 from zkwire.errors import ConnectionLostError, NoNodeError, ServerError, SessionError, ZooKeeperError, is_transient
 from zkwire.session.guaranteed_delete import PAUSE, GuaranteedDelete, GuaranteedDeletes, Requests, ignored
+from zkwire.wire import requests as wire
 from zkwire.wire.certainty import AckLevel
 from zkwire.wire.connection import Call
 from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.records import Stat
-from zkwire.wire.requests import (
-    AnyCreate,
-    CheckVersionRequest,
-    Create2Reply,
-    CreateFlags,
-    CreateReply,
-    CreateTTLRequest,
-    ExistsRequest,
-    GetChildrenRequest,
-    Request,
-    StatReply,
-    SyncRequest,
-)
 
 _log = logging.getLogger(__name__)
 
@@ -53,28 +41,26 @@ _HINT: Final = (
 )
 
 
-def traced_creates(request: Request[Any]) -> list[AnyCreate]:
+def traced_creates(request: wire.Request[Any]) -> list[wire.AnyCreate]:
     """Return the creates in `request`, itself or a transaction, whose nodes this module can tell from all others."""
     return [operation for operation in _operations(request) if _is_ephemeral(operation) or operation.is_recovered]
 
 
-def is_write(request: Request[Any]) -> bool:
+def is_write(request: wire.Request[Any]) -> bool:
     """Return whether `request` may change something; a transaction of checks, which is a proof, does not."""
-    return any(
-        each.ack_level is AckLevel.QUORUM and not isinstance(each, CheckVersionRequest) for each in _operations(request)
-    )
+    return any(each.ack_level is AckLevel.QUORUM for each in _operations(request))
 
 
-def _operations(request: Request[Any]) -> Sequence[Any]:
+def _operations(request: wire.Request[Any]) -> Sequence[Any]:
     return request.operations if isinstance(request, MultiRequest) else [request]
 
 
 def _is_ephemeral(operation: object) -> bool:
     # The flags of a create with a TTL are an enumeration and not a set of bits: 5 has the bit 1, and means
     # "persistent, with a TTL".
-    if not isinstance(operation, AnyCreate) or isinstance(operation, CreateTTLRequest):
+    if not isinstance(operation, wire.AnyCreate) or isinstance(operation, wire.CreateTTLRequest):
         return False
-    return bool(operation.flags & CreateFlags.EPHEMERAL)
+    return bool(operation.flags & wire.CreateFlags.EPHEMERAL)
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +75,7 @@ class LostCreate:
         before_zxid: The transaction of the first create that was sent after the loss and answered.
     """
 
-    request: AnyCreate
+    request: wire.AnyCreate
     call: Call
     session_id: int
     after_zxid: int
@@ -104,7 +90,7 @@ class LostCreate:
     def where(self) -> str:
         """What to ask for: the path, or for a sequential create the parent's path and "/", for its children."""
         path = self.request.path
-        return path[: path.rindex("/") + 1] if self.request.flags & CreateFlags.SEQUENTIAL else path
+        return path[: path.rindex("/") + 1] if self.request.flags & wire.CreateFlags.SEQUENTIAL else path
 
     def has_created(self, stat: Stat) -> bool:
         """Return whether this create may have made the node with `stat`, whose name fits."""
@@ -133,7 +119,7 @@ class Cleanup:
         self._lasting_creates: list[LostCreate] = []
         self._lasting_deletes: list[str] = []
 
-    def remove_created(self, request: Request[Any], reply: object, newest_zxid: int) -> None:
+    def remove_created(self, request: wire.Request[Any], reply: object, newest_zxid: int) -> None:
         """Delete the nodes that `reply`, the answer to `request`, says to have been created, if they can be told apart.
 
         Args:
@@ -142,7 +128,7 @@ class Cleanup:
         operations = _operations(request)
         results = reply.results if isinstance(reply, MultiReply) else [reply]
         for operation, result in zip(operations, results, strict=False):
-            if isinstance(result, CreateReply | Create2Reply):
+            if isinstance(result, wire.CreateReply | wire.Create2Reply):
                 if _is_ephemeral(operation):
                     GuaranteedDelete(self.deletes, result.path, newest_zxid, owner=self.requests.session_id).start()
                 elif operation.is_recovered:  # no other node has that name
@@ -171,7 +157,7 @@ class Cleanup:
         for search in list(self.searches.values()):
             search.begin()
 
-    def answered(self, request: Request[Any], zxid: int) -> None:
+    def answered(self, request: wire.Request[Any], zxid: int) -> None:
         """Record that a caller has the answer to `request`, which the transaction `zxid` has carried out."""
         if traced_creates(request):
             for search in self.searches.values():
@@ -217,6 +203,7 @@ class _Search:
         self._unlimited: list[LostCreate] = []  # those without a `before_zxid`
         self._cleanup = cleanup
         self._where = where
+        self._is_numbered = where.endswith("/")
         self._first: Call | None = None
         self._calls: dict[asyncio.Future[Any], Call] = {}  # the latest requests
         self._task: asyncio.Task[None] | None = None
@@ -272,7 +259,7 @@ class _Search:
         nodes: dict[str, list[tuple[Stat, str]]] = {}
         unreadable: dict[str, ZooKeeperError] = {}
         for path, answer in answers.items():
-            if isinstance(answer, StatReply):
+            if isinstance(answer, wire.StatReply):
                 nodes.setdefault(self._name(path), []).append((answer.stat, path))
         for name, creates in self.lost.items():
             self._settle_found(creates, sorted(nodes.get(name, []), key=lambda node: node[0].czxid))
@@ -309,7 +296,7 @@ class _Search:
     def _found(self, create: LostCreate, path: str, stat: Stat) -> None:
         if create.has_caller:
             create.call.zxid = stat.czxid
-            create.call.reply = Create2Reply(path, stat)
+            create.call.reply = wire.Create2Reply(path, stat)
             self._cleanup.requests.recovered(create.call)
         else:
             owner = 0 if _is_ephemeral(create.request) else None
@@ -328,17 +315,14 @@ class _Search:
             self._cleanup.requests.fail_call(create.call, refused)
         else:
             outcome = "it was not carried out" if refusal is None else f"{_HINT}: {refusal}"
-            lost = ConnectionLostError(
-                f"the connection broke before the answer came; {outcome}",
-                maybe_applied=refusal is not None,
-                operation=create.request.operation,
-                path=path,
-            )
+            why = f"the connection broke before the answer came; {outcome}"
+            operation = create.request.operation
+            lost = ConnectionLostError(why, maybe_applied=refusal is not None, operation=operation, path=path)
             self._cleanup.requests.fail_call(create.call, lost)
 
     def _name(self, path: str) -> str:
         """Return the path of the creates that may have made the node at `path`, "" if there is none."""
-        if not self._where.endswith("/"):
+        if not self._is_numbered:
             return path
         names = (path[:-length] for length in _NUMBER_LENGTHS if _is_number(path[-length:]))
         return next((name for name in names if name in self.lost), "")
@@ -349,12 +333,12 @@ class _Search:
         """Send a sync, and ask for the node or for the names of all children.  Raises: SessionError."""
         # The new server may not have seen yet what the former server carried out: sync first.
         parent = self._where.rpartition("/")[0] or "/"
-        look = GetChildrenRequest(parent, False) if self._where.endswith("/") else ExistsRequest(self._where, False)
-        asked = self._ask(SyncRequest(parent), look)
+        look = wire.GetChildrenRequest(parent, False) if self._is_numbered else wire.ExistsRequest(self._where, False)
+        asked = self._ask(wire.SyncRequest(parent), look)
         self._first = self._calls[asked[0]]
         return asked
 
-    def _ask(self, *requests: Request[Any]) -> list[asyncio.Future[Any]]:
+    def _ask(self, *requests: wire.Request[Any]) -> list[asyncio.Future[Any]]:
         """Send the next requests, which take over how often an answer to the former ones was unreadable."""
         times_unreadable = max((call.times_unreadable for call in self._calls.values()), default=0)
         self._calls = {}
@@ -377,14 +361,14 @@ class _Search:
             raise synced
         if isinstance(answer, NoNodeError):
             return {}
-        if not self._where.endswith("/"):
+        if not self._is_numbered:
             return {self._where: answer}
         if isinstance(answer, ZooKeeperError):
             raise answer
         found: dict[str, Any] = {}
         missing = [path for path in (self._where + name for name in answer.children) if self._name(path)]
         while missing:  # all at once: one round trip for all candidates
-            asked = self._ask(*(ExistsRequest(path, False) for path in missing))
+            asked = self._ask(*(wire.ExistsRequest(path, False) for path in missing))
             found.update(zip(missing, await _answers(asked), strict=True))
             missing = [path for path in missing if is_transient(found[path])]
             if missing:

@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final
 
 from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError, is_transient
@@ -22,8 +23,8 @@ from zkwire.session.witness import MakeWitness
 from zkwire.wire import timing
 from zkwire.wire.certainty import Certainty, Upkeep
 from zkwire.wire.connection import Call
-from zkwire.wire.multi import MultiRequest
-from zkwire.wire.requests import CheckVersionRequest, GetDataRequest, SyncRequest
+from zkwire.wire.multi import empty_write
+from zkwire.wire.requests import GetDataRequest, SyncRequest
 
 _log = logging.getLogger(__name__)
 
@@ -261,6 +262,7 @@ class Lifetime:
         self.on_uncertain.check_soon()
 
 
+@dataclass(eq=False, repr=False)
 class Keepalive:
     """What makes a session certain, and keeps it so.
 
@@ -274,25 +276,17 @@ class Keepalive:
         is_ready: Whether the chain is kept while there is no lock.
     """
 
-    def __init__(
-        self,
-        lifetime: Lifetime,
-        requests: RequestQueue,
-        rng: random.Random,
-        open_link: OpenLink,
-        make_witness: MakeWitness,
-        run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        *,
-        is_ready: bool,
-    ) -> None:
+    lifetime: Lifetime
+    requests: RequestQueue
+    rng: random.Random
+    open_link: OpenLink
+    make_witness: MakeWitness
+    run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    is_ready: bool
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._lifetime = lifetime
-        self._requests = requests
-        self._at_least = Upkeep.READY if is_ready else Upkeep.NONE
-        self._rng = rng
-        self._open_link = open_link
-        self._make_witness = make_witness
-        self._run = run
+        self._at_least = Upkeep.READY if self.is_ready else Upkeep.NONE
         self._needs = [0, 0]  # of locks that depend on certainty now, and later
         self._needed_since = 0.0
         self._address: Address  # of the link's server
@@ -305,7 +299,7 @@ class Keepalive:
         if not self._needs[0]:
             self._needed_since = self._loop.time()
         self._needs[later] += 1
-        if (link := self._requests.link) is not None and link.connection.upkeep is not Upkeep.CERTAIN:
+        if (link := self.requests.link) is not None and link.connection.upkeep is not Upkeep.CERTAIN:
             self._set_upkeep()
 
     def release(self, *, later: bool) -> None:
@@ -313,7 +307,7 @@ class Keepalive:
         self._needs[later] -= 1
 
     def _set_upkeep(self) -> None:
-        link = self._requests.link
+        link = self.requests.link
         if link is not None:
             now, later = self._needs
             upkeep = Upkeep.CERTAIN if now else Upkeep.READY if later else self._at_least
@@ -337,7 +331,7 @@ class Keepalive:
         self._address = address
         self._set_upkeep()
         if has_lost_write and not link.connection.is_read_only:
-            link.connection.send(Call(MultiRequest([CheckVersionRequest("/", -1)])), self._loop.time())
+            link.connection.send(Call(empty_write()), self._loop.time())
         certainty = link.connection.certainty
         if certainty is not None:
             if not certainty.is_linked and any(self._needs) and not has_lost_write:
@@ -355,7 +349,7 @@ class Keepalive:
 
     def _check(self) -> None:
         """Lower the upkeep if less is needed; mend a broken chain; find out the server's role if a lock is at rest."""
-        link = self._requests.link
+        link = self.requests.link
         if link is None or link.connection.certainty is None:
             return
         certainty = link.connection.certainty
@@ -363,19 +357,19 @@ class Keepalive:
         self._set_upkeep()
         if certainty.is_broken and any(self._needs):
             # Not all clients at the same time, if all were cut off.
-            self._mend(self._rng.random() * certainty.least * _MEND_EVERY)
+            self._mend(self.rng.random() * certainty.least * _MEND_EVERY)
         elif self._needs[0] and self._asking is None:
             at_rest = self._needed_since + certainty.least * _ROLE_AFTER
             if self._loop.time() >= at_rest:
-                self._asking = self._run(self._ask_role(link))
+                self._asking = self.run(self._ask_role(link))
 
     async def _ask_role(self, link: Link) -> None:
         """Have the writes of other clients count if the server is a learner: see Certainty.follows."""
         try:
             if await self._is_at_learner(link):
                 # Answered on this connection, which the server would have closed if it had changed its role before.
-                await self._requests.submit(SyncRequest("/"))
-                if link is self._requests.link and link.connection.certainty is not None:
+                await self.requests.submit(SyncRequest("/"))
+                if link is self.requests.link and link.connection.certainty is not None:
                     link.connection.certainty.follows()
         except (ServerError, ConnectionLostError, SessionError):
             pass  # not known: only the client's own writes count
@@ -389,26 +383,26 @@ class Keepalive:
         if link.peer is None:
             return False
         peer = Address(*link.peer)
-        config = await self._requests.submit(GetDataRequest(CONFIG, False))
+        config = await self.requests.submit(GetDataRequest(CONFIG, False))
         return is_listed(config.data or b"", peer.port, (peer.host, self._address.host)) and await probe.is_learner(
-            self._open_link, peer, timing.connect_within(link.connection.timeout, 1)
+            self.open_link, peer, timing.connect_within(link.connection.timeout, 1)
         )
 
     def _mend(self, after: float = 0.0) -> asyncio.Task[None]:
         if self._mending is None or self._mending.done():
-            self._mending = self._run(self._mend_chain(after))
+            self._mending = self.run(self._mend_chain(after))
         return self._mending
 
     async def _mend_chain(self, after: float) -> None:
         """Have the leader end a witness, then commit a write of this session: see Certainty.witnessed."""
         await asyncio.sleep(after)
-        while (link := self._requests.link) and (certainty := link.connection.certainty) and certainty.is_broken:
+        while (link := self.requests.link) and (certainty := link.connection.certainty) and certainty.is_broken:
             within = timing.connect_within(link.connection.timeout, 1)
             begun = self._loop.time()
             try:
-                await self._make_witness(self._open_link, self._address, within).run()
+                await self.make_witness(self.open_link, self._address, within).run()
                 certainty.witnessed(begun, self._loop.time())
-                await self._requests.submit(MultiRequest([CheckVersionRequest("/", -1)]))
+                await self.requests.submit(empty_write())
             except (ZooKeeperError, OSError, ProtocolError) as error:
                 _log.debug("the session cannot be made certain yet: %s", error)
                 await asyncio.sleep(certainty.least * _PAUSE)
@@ -422,7 +416,7 @@ class Keepalive:
         Requests: none if it is certain; one or two if the session was kept; after the session was cut off for long,
         it takes until the leader has ended another session.
         """
-        if self._lifetime.certainty is not None and self._lifetime.until > self._loop.time() + self._lifetime.enough:
+        if self.lifetime.certainty is not None and self.lifetime.until > self._loop.time() + self.lifetime.enough:
             return
         self.need(later=False)  # the chain must not run out while it is mended
         try:
@@ -432,13 +426,13 @@ class Keepalive:
 
     async def _certify(self) -> None:
         for tries in itertools.count(1):
-            certainty, link, now = self._lifetime.certainty, self._requests.link, self._loop.time()
+            certainty, link, now = self.lifetime.certainty, self.requests.link, self._loop.time()
             if certainty is None:
                 raise ValueError(
                     "no lock can be certain in a session that was resumed by its id, unless the least timeout is known"
                     " that it was ever granted: give zkwire.connect the `least_timeout` of the client that had it"
                 )
-            if self._lifetime.until > now + self._lifetime.enough:
+            if self.lifetime.until > now + self.lifetime.enough:
                 return
             if link is not None and certainty.is_broken and certainty.based < now:
                 await asyncio.wait({self._mend()})
@@ -446,7 +440,7 @@ class Keepalive:
             # Without a connection: a sync, which waits for the next one.
             request = SyncRequest("/") if link is None else link.connection.proof(now)
             try:
-                await self._requests.submit(request)
+                await self.requests.submit(request)
             except ConnectionLostError:
                 continue  # the next connection proves itself
             except ServerError as refusal:

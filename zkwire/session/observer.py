@@ -9,7 +9,7 @@ import enum
 from collections.abc import Callable
 
 from zkwire.wire.connection import Call
-from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
+from zkwire.wire.multi import MultiReply, MultiRequest
 from zkwire.wire.watch_table import Notification, WatchEventType
 
 
@@ -91,10 +91,7 @@ class ObserverTap:
         """Report that `server` has answered `call`."""
         code = call.code
         if isinstance(call.reply, MultiReply) and call.request.opcode == MultiRequest.opcode:
-            # The header of a refused transaction says "no error".  Among its results those of the operations before
-            # the refused one have the code 0; those after it say that they were not reached.
-            codes = [result.err for result in call.reply.results if isinstance(result, ErrorResult)]
-            code = next(filter(None, codes), 0)
+            code = call.reply.error  # the header of a refused transaction says "no error"
         self.done(call, call.request.refusal(code, server) if code else None)
 
     def done(self, call: Call, error: Exception | None) -> None:

@@ -27,14 +27,7 @@ from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link, check_loop
 from zkwire.wire.connection import Call
 from zkwire.wire.jute import Record
-from zkwire.wire.requests import (
-    AuthRequest,
-    RemoveWatchesRequest,
-    Request,
-    SetWatches2Request,
-    SetWatchesRequest,
-    WatcherType,
-)
+from zkwire.wire.requests import SET_WATCHES, AuthRequest, RemoveWatchesRequest, Request, WatcherType
 from zkwire.wire.watch_table import ON_SERVER, Notification, Watcher, WatchEventType, WatchKind, WatchTable, kind_set_by
 
 _log = logging.getLogger(__name__)
@@ -272,39 +265,34 @@ class RequestQueue:
         lost: list[LostCreate] = []
         has_write = any(is_write(call.request) for call in link.connection.calls)
         for call in link.connection.calls:
+            request = call.request
             if call.waiter is None:
                 continue
-            if call.waiter.done() or call.request.is_recovered:
+            if call.waiter.done() or request.is_recovered:
                 self._settle_watch(call, _NO_ANSWER)
                 lost += self._lost(call)
-            elif call.request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
+            elif request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
-            elif call.request.repeatable:
+            elif request.repeatable:
                 self._settle_watch(call, _NO_ANSWER)
-                self.fail_call(
-                    call,
-                    ProtocolError(
-                        f"the server sent something else than the answer: {explained(reason)}; if the answer was too"
-                        " large, ask for less at a time, or see `reply_limit` of zkwire.connect",
-                        operation=call.request.operation,
-                        path=call.request.subject,
-                    ),
+                why = (
+                    f"the server sent something else than the answer: {explained(reason)}; if the answer was too large,"
+                    " ask for less at a time, or see `reply_limit` of zkwire.connect"
                 )
+                self.fail_call(call, ProtocolError(why, operation=request.operation, path=request.subject))
             else:
                 # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
                 creates = self._lost(call)
                 if creates and isinstance(call.waiter, asyncio.Future):
                     self._lost_creates[call.waiter] = creates
-                self.fail_call(
-                    call,
-                    ConnectionLostError(
-                        f"the connection to {self.server} broke before the answer came ({explained(reason)}); it may"
-                        " have been carried out: look before you repeat it",
-                        maybe_applied=True,
-                        operation=call.request.operation,
-                        path=call.request.subject,
-                    ),
+                why = (
+                    f"the connection to {self.server} broke before the answer came ({explained(reason)}); it may have"
+                    " been carried out: look before you repeat it"
                 )
+                lost_answer = ConnectionLostError(
+                    why, maybe_applied=True, operation=request.operation, path=request.subject
+                )
+                self.fail_call(call, lost_answer)
         # The new order: searches, repeated reads, what deletes have sent while their calls failed above, and then the
         # calls that waited before.  Deletes come before waiting creates of the same path: they would otherwise delete
         # the new node.  Searches spare it, and come first so that nodes without an owner go soon.
@@ -325,7 +313,7 @@ class RequestQueue:
             self._settle_watch(call, call.code)
         waiter = call.waiter
         if waiter is None:
-            if call.code and self.link is not None and isinstance(call.request, SetWatchesRequest | SetWatches2Request):
+            if call.code and self.link is not None and isinstance(call.request, SET_WATCHES):
                 # The watches are not set on this connection, and the callers would wait for events in vain.
                 error = call.request.refusal(call.code, self.server)
                 self.link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))

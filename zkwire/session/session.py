@@ -16,14 +16,7 @@ from collections.abc import Coroutine, Iterable
 from functools import partial
 from typing import Any, Final
 
-from zkwire.errors import (
-    AuthFailedError,
-    ProtocolError,
-    ServerError,
-    SessionClosedError,
-    SessionError,
-    SessionExpiredError,
-)
+from zkwire import errors
 from zkwire.session import probe
 from zkwire.session.attempt import Attempt, RefusedError, SessionKey
 from zkwire.session.closing import CloseWaiter, clean_up, closed, drain, end_session, end_tasks, finish, while_heard
@@ -267,10 +260,10 @@ class Session(LinkOwner):
                 what = f"session {printed(self.key.id)}"
                 self._expire(f"{address} says that {what} has expired, or that its password is wrong")
                 continue
-            except AuthFailedError as error:
+            except errors.AuthFailedError as error:
                 self._log.ended(error)
                 self._end(error, SessionState.AUTH_FAILED)
-            except (OSError, ProtocolError) as error:
+            except (OSError, errors.ProtocolError) as error:
                 self._failed(address, error)
             else:
                 if (late := self._servers.late_writes.doubtful) is None:
@@ -286,7 +279,7 @@ class Session(LinkOwner):
                 )
             await asyncio.sleep(min(self._hosts.pause(), max(self._time_left(), 0)))
 
-    def _failed(self, address: Address, error: OSError | ProtocolError) -> None:
+    def _failed(self, address: Address, error: OSError | errors.ProtocolError) -> None:
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
         if link := self._attempt.given_up:
             self._servers.late_writes.given_up(peer_of(link, self._address), address)
@@ -295,15 +288,15 @@ class Session(LinkOwner):
         cause = given_up(self._hosts.failures(), is_one_round=self._is_one_round)
         if cause is not None and not self._started.done():
             self._fail_start(cause)
-            self._end(SessionClosedError(str(cause)), SessionState.CLOSED)
+            self._end(errors.SessionClosedError(str(cause)), SessionState.CLOSED)
 
     def _runner_ended(self, runner: asyncio.Task[None]) -> None:
         """End the session if its loop has failed, or was cancelled together with all tasks: no caller must wait on."""
         error = None if runner.cancelled() else runner.exception()
         if runner.cancelled() and not self._ended.done():
-            self._end(SessionClosedError("the client's task was cancelled from outside"), SessionState.CLOSED)
+            self._end(errors.SessionClosedError("the client's task was cancelled from outside"), SessionState.CLOSED)
         if error is not None:
-            self._end(SessionClosedError(f"the client has failed inside: {error!r}"), SessionState.CLOSED)
+            self._end(errors.SessionClosedError(f"the client has failed inside: {error!r}"), SessionState.CLOSED)
             self._loop.call_exception_handler({"message": "a zkwire session has failed", "exception": error})
 
     async def _serve(self, link: Link, address: Address) -> None:
@@ -326,7 +319,7 @@ class Session(LinkOwner):
         # Reset the back-off only after a connection that lasted: a server may accept sessions and drop them at once.
         if self._loop.time() - since >= self._hosts.longest_pause:
             self._hosts.reached()
-        if isinstance(reason, ProtocolError):
+        if isinstance(reason, errors.ProtocolError):
             self._log.dropped(str(address), reason)
 
     async def _clear_doubt(self, link: Link, address: Address, late: LateServer) -> None:
@@ -420,7 +413,7 @@ class Session(LinkOwner):
         if self._closing is not None:  # perhaps by our own request, whose answer was lost
             self._end_as_closed()
             return
-        error = SessionExpiredError(f"session {printed(self.key.id)} has expired: {why}")
+        error = errors.SessionExpiredError(f"session {printed(self.key.id)} has expired: {why}")
         self._log.ended(error)
         # A caller that asked to resume a certain session must not get another one in its place: `_started` is not done.
         if self._renew and self._started.done():
@@ -435,7 +428,7 @@ class Session(LinkOwner):
             return
         self._end(error, SessionState.EXPIRED)
 
-    def _end(self, error: SessionError, state: SessionState) -> None:
+    def _end(self, error: errors.SessionError, state: SessionState) -> None:
         """End the session for good: every call, watch and later verb fails with `error`."""
         if not self._ended.done():
             self._ended.set_result(None)
@@ -455,7 +448,7 @@ class Session(LinkOwner):
         if self.states.now is not SessionState.CLOSED:
             self._end(closed(), SessionState.CLOSED)
 
-    def _settle_all(self, error: SessionError) -> None:
+    def _settle_all(self, error: errors.SessionError) -> None:
         """Drop the link, and fail every watch and every call of the session."""
         link, calls = self.requests.link, self.requests.take_all()
         self.keepalive.detach()
@@ -465,16 +458,17 @@ class Session(LinkOwner):
         self._end_trust(error)
         self.requests.fail(calls, error)
 
-    def _end_trust(self, error: SessionError) -> None:
+    def _end_trust(self, error: errors.SessionError) -> None:
         """Fail the watches, then end certainty: in this order a lock learns the reason before it learns the doubt."""
         self.requests.fail_watches(error)
         self.lifetime.end()
 
-    def _fail_auth(self, what: str, cause: ServerError | None = None) -> None:
+    def _fail_auth(self, what: str, cause: errors.ServerError | None = None) -> None:
         """End the session: its server does `what`, and would do the same on every connection."""
         if self._ended.done():
             return
-        error = AuthFailedError(f"{self.requests.server} {what}; session {printed(self.key.id)} is left to expire")
+        why = f"{self.requests.server} {what}; session {printed(self.key.id)} is left to expire"
+        error = errors.AuthFailedError(why)
         error.__cause__ = cause
         self._log.ended(error)
         self._end(error, SessionState.AUTH_FAILED)

@@ -11,6 +11,7 @@ docs/waiting-line.md has the argument.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from zkwire.errors import NoNodeError, ProtocolError
@@ -30,6 +31,7 @@ _EPHEMERAL: Final = 1
 _REPLY_LIMIT: Final = 64 * 1024  # bytes
 
 
+@dataclass(eq=False, repr=False)
 class Witness(LinkOwner):
     """One session that is made to be ended by the leader; the owner of its links, see LinkOwner.
 
@@ -44,19 +46,13 @@ class Witness(LinkOwner):
         left: The key of a session which `ask` could not end; the key of a new session if there is none.
     """
 
-    def __init__(
-        self,
-        sasl: SaslMechanism | None,
-        credentials: Iterable[Credential],
-        open_link: OpenLink,
-        address: Address,
-        within: float,
-    ) -> None:
-        self._open_link = open_link
-        self._address = address
-        self._sasl = sasl
-        self._credentials = credentials
-        self._within = within
+    sasl: SaslMechanism | None
+    credentials: Iterable[Credential]
+    open_link: OpenLink
+    address: Address
+    within: float
+
+    def __post_init__(self) -> None:
         self._xids = xids()
         self._attempt: Attempt
         self._key = SessionKey()
@@ -100,15 +96,15 @@ class Witness(LinkOwner):
                 self.left = self._key
                 if error := await self._ask(link, SyncRequest("/")):
                     raise ProtocolError(f"a sync was refused: {error}")
-                await end_session(link, self._within)
+                await end_session(link, self.within)
                 self.left = SessionKey()
             return link.connection.timeout, not is_read_only
         finally:
             await finish(link)
 
     async def _connect(self, hello: ConnectRequest) -> Link:
-        self._attempt = Attempt(self, hello, _REPLY_LIMIT, self._sasl, self._xids, is_first=False)
-        return await self._attempt.run(self._open_link, self._address, self._within)
+        self._attempt = Attempt(self, hello, _REPLY_LIMIT, self.sasl, self._xids, is_first=False)
+        return await self._attempt.run(self.open_link, self.address, self.within)
 
     async def _make_global(self, link: Link) -> None:
         """Have the leader know the session.
@@ -124,9 +120,9 @@ class Witness(LinkOwner):
 
     async def _ask(self, link: Link, request: Request[Any]) -> BaseException | None:
         """Send the credentials and `request`, and return its refusal, None if it was carried out."""
-        for credential in self._credentials:
+        for credential in self.credentials:
             link.connection.send(Call(credential.request()), asyncio.get_running_loop().time())
-        async with asyncio.timeout(self._within):
+        async with asyncio.timeout(self.within):
             return (await ask(link, request)).exception()
 
     # -- called by the link: see LinkOwner --------------------------------------------------------------------------
@@ -139,7 +135,7 @@ class Witness(LinkOwner):
                 self._attempt.greeted.set_result(item.timeout > 0)
             elif isinstance(item, Call) and item.waiter is not None:
                 if item.code:
-                    item.waiter.set_exception(item.request.refusal(item.code, str(self._address)))
+                    item.waiter.set_exception(item.request.refusal(item.code, str(self.address)))
                 else:
                     item.waiter.set_result(item.reply)
 

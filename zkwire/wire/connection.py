@@ -17,29 +17,20 @@ from zkwire.wire import timing
 from zkwire.wire.certainty import AckLevel, Certainty, Upkeep
 from zkwire.wire.frames import LENGTH, FrameReader
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import MultiReply, MultiRequest
+from zkwire.wire.multi import MultiReply, empty_write
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import EVENT_XID, PING_XID, ConnectRequest, ConnectResponse, WatcherEvent, printed, xids
-from zkwire.wire.requests import (
-    CheckVersionRequest,
-    PingRequest,
-    Request,
-    SetWatches2Request,
-    SetWatchesRequest,
-    SyncRequest,
-)
+from zkwire.wire.requests import SET_WATCHES, PingRequest, Request, SyncRequest
 from zkwire.wire.stepwise import LARGE, Decoding, decode_in_steps
 from zkwire.wire.watch_table import Notification, Watcher, WatchKind, deletion_frame
 
 _LENGTH_AT: Final = LENGTH.unpack_from
 _REQUEST_START: Final = struct.Struct(">iii")  # length, xid, opcode
 _REPLY_HEADER: Final = struct.Struct(">iqi")  # xid, zxid, err
-_ANY_VERSION: Final = -1
 _SERVER: Final = AckLevel.SERVER
 _PASSWORD_BYTES: Final = 16
 REQUEST_HEADER_SIZE: Final = 8  # bytes: xid and opcode
 _LARGE: Final = 4 * 1024  # bytes: a larger request is encoded when it is sent, and counts in `large_in_flight`
-_SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
 _SESSION_EXPIRED: Final = -112  # the server is closing the session: that it is gone only the next handshake proves
 _SESSION_MOVED: Final = -118  # inside a transaction's reply only: for other writes the server closes the connection
 
@@ -359,7 +350,7 @@ class Connection:
     def proof(self, now: float) -> Request[Any]:
         """Return a proof to send at `now`: a sync, or a transaction that changes nothing if a write is wanted."""
         if self.certainty is not None and self.certainty.wants_write(now, self.upkeep):
-            return MultiRequest([CheckVersionRequest("/", _ANY_VERSION)])
+            return empty_write()
         return SyncRequest("/")
 
     def _ping_at(self) -> float:
@@ -449,9 +440,9 @@ class Connection:
         # If the connection broke now, setting the watches again from that zxid would miss the change.  Nor may the
         # reply to one of several SetWatches raise it: the next connection sets the later chunks again from the same
         # zxid.  And no reply after a refused chunk may raise it.
-        if zxid > self.last_zxid and xid != PING_XID and not isinstance(call.request, _SET_WATCHES):
+        if zxid > self.last_zxid and xid != PING_XID and not isinstance(call.request, SET_WATCHES):
             self.last_zxid = self.last_zxid if self._misses_events else zxid
-        elif code and isinstance(call.request, _SET_WATCHES):
+        elif code and isinstance(call.request, SET_WATCHES):
             self._misses_events = True
         return call
 

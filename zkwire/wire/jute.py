@@ -34,22 +34,10 @@ from dataclasses import dataclass
 from inspect import get_annotations
 from typing import Any, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
 
-from zkwire.wire.primitives import (
-    INT,
-    DecodeError,
-    Decoder,
-    Fixed,
-    Hidden,
-    Variable,
-    VectorCodec,
-    VectorOf,
-    remembering,
-    vector_decoder,
-    vector_encoder,
-)
+from zkwire.wire import primitives
 
 # The codec of a field: an inner record is coded by its class.
-_Codec: TypeAlias = Fixed | Variable | type[Any]
+_Codec: TypeAlias = primitives.Fixed | primitives.Variable | type[Any]
 
 _T = TypeVar("_T")
 
@@ -166,7 +154,7 @@ def first_field(cls: type[Record]) -> tuple[str, object]:
 
 
 def _is_hidden(declared: Any) -> bool:
-    return any(isinstance(annotation, Hidden) for annotation in getattr(declared, "__metadata__", ()))
+    return any(isinstance(annotation, primitives.Hidden) for annotation in getattr(declared, "__metadata__", ()))
 
 
 def _repr(self: Any) -> str:
@@ -184,26 +172,28 @@ def _codec(where: str, declared: Any) -> _Codec:
     if isinstance(declared, type) and issubclass(declared, Record):
         return _complete(declared)
     for annotation in getattr(declared, "__metadata__", ()):
-        if isinstance(annotation, Fixed | Variable):
+        if isinstance(annotation, primitives.Fixed | primitives.Variable):
             return annotation
-        if isinstance(annotation, VectorOf):
+        if isinstance(annotation, primitives.VectorOf):
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
             if isinstance(codec, type):
-                encode = vector_encoder(codec.encode)
-                return VectorCodec(remembering(encode) if codec._is_frozen else encode, vector_decoder(codec.decode))
+                encode = primitives.vector_encoder(codec.encode)
+                if codec._is_frozen:
+                    encode = primitives.remembering(encode)
+                return primitives.VectorCodec(encode, primitives.vector_decoder(codec.decode))
     raise TypeError(f"{where}: {declared!r} is not a jute type")
 
 
 def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callable[[Any], bytes]:
     """Generate an encoder, in which one struct packs all fixed fields that are next to each other."""
-    scope: dict[str, Any] = {"error": struct.error, "pack_int": INT.pack}
+    scope: dict[str, Any] = {"error": struct.error, "pack_int": primitives.INT.pack}
     lines = ["try:"]
     terms: list[str] = []
     fixed: list[str] = []
     codes = ""
     for number, (name, codec) in enumerate([*codecs, ("", None)]):  # None: after the last field
-        if isinstance(codec, Fixed):
+        if isinstance(codec, primitives.Fixed):
             fixed.append(f"self.{name}")
             codes += codec.code
             continue
@@ -226,7 +216,7 @@ def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callabl
     return _generate("encode", ["self"], lines, scope)
 
 
-def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: bool) -> Decoder:
+def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: bool) -> primitives.Decoder:
     """Generate the decoder of `cls`; the module's docstring shows one.
 
     One struct reads all fixed fields that are next to each other, together with the length of the variable field after
@@ -236,7 +226,7 @@ def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: b
         "cls": cls,
         "new": object.__new__,
         "error": struct.error,
-        "DecodeError": DecodeError,
+        "DecodeError": primitives.DecodeError,
         "bad": _bad_length,
     }
     body: list[str] = []
@@ -260,7 +250,7 @@ def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: b
         """Add the lines that decode these fields into what is called `prefix` and the field's name."""
         for name, codec in codecs:
             target = prefix + name
-            if isinstance(codec, Fixed):
+            if isinstance(codec, primitives.Fixed):
                 targets.append(target)
                 codes.append(codec.code)
             elif isinstance(codec, type) and not codec._is_frozen:
@@ -292,8 +282,8 @@ def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: b
     return _generate("decode", ["data", "at"], lines, scope)
 
 
-def _bad_length(size: int, at: int, data: bytes) -> DecodeError:
-    return DecodeError(f"a length of {size} at byte {at - 4}, where {len(data) - at} bytes follow")
+def _bad_length(size: int, at: int, data: bytes) -> primitives.DecodeError:
+    return primitives.DecodeError(f"a length of {size} at byte {at - 4}, where {len(data) - at} bytes follow")
 
 
 def _generate(name: str, parameters: list[str], lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:

@@ -174,6 +174,11 @@ class MultiReadRequest(
     __slots__ = ()
 
 
+def empty_write() -> MultiRequest:
+    """Return a write that a quorum commits and that changes nothing, since it only checks that the root exists."""
+    return MultiRequest([requests.CheckVersionRequest("/", -1)])
+
+
 def batched(operations: Sequence[Request[Any]], most_bytes: int, most: int | None = None) -> list[list[Request[Any]]]:
     """Return the operations in their order, split into as few lists as the limits allow.
 

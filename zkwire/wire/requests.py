@@ -428,6 +428,9 @@ class SetWatches2Request(Request[Nothing], opcode=105, since="3.6.0"):
     persistent_recursive: Texts
 
 
+SET_WATCHES: Final = (SetWatchesRequest, SetWatches2Request)
+
+
 @record
 class AddWatchRequest(Request[AddWatchReply], opcode=106, repeatable=True, since="3.6.0"):
     """Set a persistent watch; `mode` is one of AddWatchMode.  Setting it twice has no further effect."""
