@@ -13,7 +13,7 @@ from tests.captures.recording import THEMES, load
 from tests.captures.sides import framed
 from tests.fuzz.engine import Target
 from zkwire.errors import ProtocolError
-from zkwire.testing.memory.machine import Machine
+from zkwire.testing.memory.machine import Machine, Settings
 from zkwire.wire import multi, records, requests
 from zkwire.wire.connection import AuthenticationDemand, Call, Connection
 from zkwire.wire.frames import LENGTH, FrameReader
@@ -198,7 +198,7 @@ def server() -> Target:
     """
 
     def run(data: bytes) -> None:
-        machine = Machine(now=0.0, wall=1.7e9)
+        machine = Machine(Settings(), now=0.0, wall=1.7e9)
         connection = machine.open("127.0.0.1", 40_000, 0.0)
         machine.receive(connection, ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode(), 0.0)
         for frame in FrameReader(4096).feed(data)[:40]:

@@ -267,7 +267,7 @@ async def nothing_stays(stage: Scene, stays: Collection[str] = ()) -> None:
         return not left
 
     await until(none_left, limit=PATIENCE, what=lambda: f"nodes stay: {left}")
-    if stage.server._machine.watches.by_path:  # type: ignore[union-attr]
+    if stage.server._machine.watches.by_path:
         await no_watch_stays(stage.server.hosts)
 
 

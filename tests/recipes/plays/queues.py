@@ -47,7 +47,7 @@ async def put_with_numbers_used_up(stage: Scene) -> None:
     queue = Queue(stage.zk, stage.path)
     await Queue(stage.other, stage.path).put(b"0")
     assert await contents(stage) == [b"0"]
-    stage.server._machine.tree.nodes[f"{stage.path}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+    stage.server._machine.tree.nodes[f"{stage.path}/entries"].creates = 2**31 - 1
     await queue.put_many(numbers(3))
     assert await contents(stage) == numbers(3)
 

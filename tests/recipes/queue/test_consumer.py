@@ -143,7 +143,7 @@ async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() 
     async with clients() as (server, (zk, other)):
         await Queue(other, PATH).put(b"a")
         assert await Queue(other, PATH).get() == b"a"
-        server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+        server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1
         await Queue(other, PATH).put(b"old")
         async with cancelled_get(server, zk):
             await Queue(other, PATH).put(b"new")

@@ -333,7 +333,7 @@ async def test_numbers_that_are_used_up_begin_again_when_the_queue_is_empty(maxs
     async with clients() as (server, (zk, other)):
         queue, last = Queue(zk, PATH, maxsize), 2**31 - 1
         await queue.put(b"0")
-        server._machine.tree.nodes[f"{PATH}/entries"].creates = last  # type: ignore[union-attr]
+        server._machine.tree.nodes[f"{PATH}/entries"].creates = last
         await queue.put(b"1")
         for _ in range(2):
             with pytest.raises(zkwire.NodeExistsError, match=r"after 2147483647; .* take all items out"):
@@ -365,7 +365,7 @@ async def test_numbers_that_this_client_may_not_renew_give_a_clear_error() -> No
         await queue.put(b"0")
         assert await queue.get() == b"0"
         await settled(zk, PATH)
-        server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1  # type: ignore[union-attr]
+        server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1
         await queue.put(b"1")
         await settled(zk, PATH)
         await other.set_acl(PATH, [zkwire.ACL(zkwire.Perms.READ | zkwire.Perms.CREATE, "world", "anyone")])

@@ -87,8 +87,7 @@ class Transaction:
     def request(self) -> Any:
         """The decoded request: each server needs it, and none changes it."""
         if self._decoded is None:
-            kind = MultiRequest if self.opcode == MULTI else OPERATIONS[self.opcode].request
-            self._decoded = kind.decode(self.payload, HEADER_SIZE)[0]
+            self._decoded = OPERATIONS[self.opcode].request.decode(self.payload, HEADER_SIZE)[0]
         return self._decoded
 
 
@@ -96,7 +95,7 @@ class Replica(State):
     """One server's copy: the tree, the sessions with their timeouts, and the watches of its own clients."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(settings, 0.0, 0.0)
+        super().__init__(settings)
         self._nobody = ClientConnection(None, 0.0)
         self._time = 0
 
@@ -140,8 +139,7 @@ class Replica(State):
             request = transaction.request
             if transaction.refusal:
                 return 0, _all_refused(transaction.refusal, len(request.operations))
-            reply = writes.multi(self, client, request)
-            return self._answer(asked, pending, reply=reply)
+            return self._answer(asked, pending, results=writes.multi(self, client, request))
         if transaction.refusal:
             return transaction.refusal, b""
         operation = OPERATIONS[opcode]
@@ -154,7 +152,7 @@ class Replica(State):
         return self._answer(asked, pending, change)
 
     def _answer(
-        self, asked: int, pending: Pending | None, change: writes.Change | None = None, reply: MultiReply | None = None
+        self, asked: int, pending: Pending | None, change: writes.Change | None = None, results: bytes | None = None
     ) -> tuple[int, bytes]:
         """Return the code and the body for a request of the kind `asked`, 0 for none (FinalRequestProcessor).
 
@@ -166,7 +164,7 @@ class Replica(State):
             assert pending is not None
             return self.read(pending.client, pending)
         if asked == MULTI:
-            return (MarshallingError.code, b"") if reply is None else (0, reply.encode())
+            return (MarshallingError.code, b"") if results is None else (0, results)
         operation = OPERATIONS.get(asked)
         if operation is None or operation.request.reply is Nothing:
             return 0, b""

@@ -20,7 +20,6 @@ from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import RequestHeader
 from zkwire.wire.requests import (
     AuthRequest,
-    CloseSessionRequest,
     GetEphemeralsRequest,
     PingRequest,
     Request,
@@ -34,10 +33,9 @@ PathPattern: TypeAlias = str | re.Pattern[str] | None
 Refusal: TypeAlias = int | ServerError | type[ServerError]
 
 HEADER_BYTES: Final = 8
-_SPECIAL: Final[tuple[type[Request[Any]], ...]] = (MultiRequest, AuthRequest, SaslRequest, CloseSessionRequest)
 _REQUESTS: Final[dict[int, type[Request[Any]]]] = {
     **{opcode: operation.request for opcode, operation in OPERATIONS.items()},
-    **{kind.opcode: kind for kind in _SPECIAL},
+    **{kind.opcode: kind for kind in (AuthRequest, SaslRequest)},
 }
 
 

@@ -1,6 +1,6 @@
 """A standalone ZooKeeper server as a pure state machine: frames and the time go in, frames come out.
 
-    machine = Machine(now=0.0, wall=1.7e9)
+    machine = Machine(Settings(), now=0.0, wall=1.7e9)
     connection = machine.open("127.0.0.1", 50000, 0.0)
     machine.receive(connection, payload, 0.1)
     machine.take_dirty(), connection.outgoing, connection.closing
@@ -11,7 +11,6 @@ These three rules give all the guarantees of order that ZooKeeper makes.
 """
 
 import struct
-from collections.abc import Callable
 from typing import Final
 
 from zkwire.errors import MarshallingError, UnimplementedError
@@ -20,8 +19,9 @@ from zkwire.testing.memory.operations import OPERATIONS, Operation
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import password_of
 from zkwire.testing.memory.state import NO_ZXID, ServerConnection, Settings, State
-from zkwire.wire import multi, requests
+from zkwire.wire import requests
 from zkwire.wire.frames import LENGTH
+from zkwire.wire.multi import MultiRequest
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import PING_XID, ConnectRequest, ConnectResponse
 
@@ -43,26 +43,11 @@ class Machine(State):
         settings: The configuration.
         now: Seconds by the clock that every later `now` is read from.
         wall: Seconds since 1970 at that moment.
-        port: The port that four-letter words show.
     """
 
-    def __init__(
-        self,
-        settings: Settings = Settings(),  # noqa: B008
-        *,
-        now: float = 0.0,
-        wall: float = 0.0,
-        port: int = 0,
-    ) -> None:
-        super().__init__(settings, now, wall)
-        self.port = port
-        self._special: dict[int, Callable[[ServerConnection, int, bytes], None]] = {
-            requests.AuthRequest.opcode: self._authenticate,
-            requests.SaslRequest.opcode: self._refuse_sasl,
-            multi.MultiRequest.opcode: self._multi,
-            requests.CloseSessionRequest.opcode: self._close_session,
-        }
-        self.restart(now)
+    def __init__(self, settings: Settings, *, now: float = 0.0, wall: float = 0.0) -> None:
+        super().__init__(settings)
+        self.restart(now, wall)
 
     # -- connections --------------------------------------------------------------------------------------
 
@@ -88,16 +73,16 @@ class Machine(State):
             self.close(connection)
             return
         xid, opcode = _HEADER.unpack_from(payload)
-        if opcode not in _WITHOUT_SESSION:
-            self.sessions.touch(session, now)
+        if opcode in _WITHOUT_SESSION:
+            try:
+                self._authenticate(connection, xid, opcode, payload)
+            except DecodeError:
+                self.close(connection)
+            return
+        self.sessions.touch(session, now)
         operation = OPERATIONS.get(opcode)
         if operation is not None:
             self._carry_out(connection, operation, PING_XID if opcode == _PING else xid, payload)
-        elif opcode in self._special:
-            try:
-                self._special[opcode](connection, xid, payload)
-            except DecodeError:
-                self.close(connection)
         else:
             self.reply(connection, xid, NO_ZXID, UnimplementedError.code)
             self.close(connection)
@@ -179,9 +164,17 @@ class Machine(State):
             self.close(session.connection)  # first, so that no event is sent to a closed connection
         writes.end_session(self, session)
 
-    def restart(self, now: float) -> None:
-        """Restart the server: connections and watches are gone, sessions get their full timeout again."""
-        self.now = now
+    def restart(self, now: float, wall: float = 0.0, port: int = 0) -> None:
+        """Start the server, again or for the first time: sessions get their full timeout, connections are gone.
+
+        Args:
+            now: As in the constructor, and so is `wall`.
+            wall: Seconds since 1970.
+            port: The port that four-letter words show.
+        """
+        self.now = self.start = now
+        self.port = port
+        self._wall_offset = wall - now
         for connection in list(self.connections):
             self.lost(connection, now)
         self.sessions.restart(now)
@@ -198,6 +191,8 @@ class Machine(State):
 
     def _carry_out(self, connection: ServerConnection, operation: Operation, xid: int, payload: bytes) -> None:
         connection.last_operation = operation.name
+        if operation.request is MultiRequest:
+            self.next_zxid()  # here, because one that cannot be decoded takes a zxid, too
         try:
             request, _ = operation.request.decode(payload, _HEADER.size)
         except DecodeError:  # a write that cannot be read takes no zxid
@@ -217,25 +212,12 @@ class Machine(State):
         else:
             self.reply(connection, xid, self.last_zxid, 0, body)
 
-    def _multi(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
-        connection.last_operation = "MULT"
-        zxid = self.next_zxid()  # a request that cannot be decoded takes a zxid, too
-        try:
-            request, _ = multi.MultiRequest.decode(payload, _HEADER.size)
-            body = writes.multi(self, connection, request).encode()
-        except (DecodeError, Refused):
-            self.reply(connection, xid, zxid, MarshallingError.code)
-        else:
-            self.reply(connection, xid, zxid, 0, body)
-
-    def _close_session(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
-        connection.last_operation = "CLOS"
-        assert connection.session is not None
-        zxid = writes.end_session(self, connection.session)  # the events of its own nodes come before the reply
-        self.reply(connection, xid, zxid, 0)
-        self.close(connection)
-
-    def _authenticate(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
+    def _authenticate(self, connection: ServerConnection, xid: int, opcode: int, payload: bytes) -> None:
+        if opcode == requests.SaslRequest.opcode:
+            # As on a server without SASL, the answer is a null token, which authenticates nothing.
+            requests.SaslRequest.decode(payload, _HEADER.size)
+            self.reply(connection, xid, 0, 0, requests.SaslReply(None).encode())
+            return
         request, _ = requests.AuthRequest.decode(payload, _HEADER.size)
         gained = access.authenticate(request.scheme, request.data, connection.address, self.settings.super_digest)
         if not gained:
@@ -244,8 +226,3 @@ class Machine(State):
             return
         connection.identities = list(dict.fromkeys([*gained, *connection.identities]))
         self.reply(connection, xid, 0, 0)
-
-    def _refuse_sasl(self, connection: ServerConnection, xid: int, payload: bytes) -> None:
-        """Answer a step of SASL as a server without SASL does: with a null token, which authenticates nothing."""
-        requests.SaslRequest.decode(payload, _HEADER.size)
-        self.reply(connection, xid, 0, 0, requests.SaslReply(None).encode())

@@ -1,7 +1,6 @@
 """The table of operations: for each opcode its decoder, and the function of reads.py or writes.py that carries it out.
 
-Transactions, the end of a session and the authentication of a connection are not in it: they are more than a function
-of the tree.
+The authentication of a connection is not in it: it is about no session.
 """
 
 from collections.abc import Callable
@@ -10,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from zkwire.testing.memory import reads, writes
 from zkwire.testing.memory.state import ServerConnection, State
 from zkwire.wire import requests
-from zkwire.wire.multi import MultiReadRequest
+from zkwire.wire.multi import MultiReadRequest, MultiRequest
 from zkwire.wire.requests import Request
 
 _Read: TypeAlias = Callable[[State, ServerConnection, Any], bytes]
@@ -18,7 +17,10 @@ _Write: TypeAlias = Callable[[State, ServerConnection, Any], writes.Change]
 
 
 class Operation(NamedTuple):
-    """How an opcode is carried out: by a read or by a write; `name` is shown by four-letter words."""
+    """How an opcode is carried out.
+
+    `name` is shown by four-letter words; `read` returns the body of the reply, `write` one change of the tree.
+    """
 
     name: str
     request: type[Request[Any]]
@@ -34,6 +36,8 @@ OPERATIONS: Final[dict[int, Operation]] = {
         Operation("SETD", requests.SetDataRequest, write=writes.set_data),
         Operation("SETA", requests.SetACLRequest, write=writes.set_acl),
         Operation("RECO", requests.ReconfigRequest, write=writes.reconfig),
+        Operation("MULT", MultiRequest, writes.multi),
+        Operation("CLOS", requests.CloseSessionRequest, writes.close_session),
         Operation("EXIS", requests.ExistsRequest, reads.exists),
         Operation("GETD", requests.GetDataRequest, reads.get_data),
         Operation("GETA", requests.GetACLRequest, reads.get_acl),

@@ -77,7 +77,7 @@ class Server(Faults):
         self._given_clock = clock
         self._host = host
         self._wanted_port = port
-        self._machine: Machine | None = None
+        self._machine = Machine(self._settings)
         self._socket: socket.socket | None = None  # keeps the port bound while the server is down
         self._listener: asyncio.Server | None = None
         self._links: set[ServerLink] = set()
@@ -117,7 +117,7 @@ class Server(Faults):
     @property
     def sessions(self) -> list[int]:
         """The ids of the live sessions, the oldest first."""
-        return [] if self._machine is None else list(self._machine.sessions.by_id)
+        return list(self._machine.sessions.by_id)
 
     async def start(self) -> None:
         """Start to listen; a stopped server gets its port and data back, and each session its full timeout.
@@ -131,11 +131,7 @@ class Server(Faults):
         if self._socket is None:
             self._socket = _bind(self._host, self._wanted_port)
         self.clock = self._given_clock or LoopClock()
-        now = self.clock.time()
-        if self._machine is None:
-            self._machine = Machine(self._settings, now=now, wall=self.clock.wall(), port=self.port)
-        else:
-            self._machine.restart(now)
+        self._machine.restart(self.clock.time(), self.clock.wall(), self.port)
         self.is_running = True
         try:
             create_server = asyncio.get_running_loop().create_server
@@ -162,7 +158,7 @@ class Server(Faults):
         try:
             yield
         finally:
-            if lose_data and self._machine is not None:
+            if lose_data:
                 self._machine.lose_data()
             await self.start()
 
@@ -174,7 +170,7 @@ class Server(Faults):
         try:
             await self._go_down(keep_port=False)
         finally:
-            self._machine = None
+            self._machine = Machine(self._settings)
 
     async def _go_down(self, *, keep_port: bool) -> None:
         """Drop every connection and accept no more, then stop listening and wait until all sockets are closed."""
@@ -252,10 +248,10 @@ class Server(Faults):
         Raises:
             LookupError: if there is no such session.
         """
-        machine, session_id = self._running(), signed(session_id)
-        if session_id not in machine.sessions.by_id:
+        session_id = signed(session_id)
+        if session_id not in self.sessions:
             raise LookupError(f"no session {session_id % 2**64:#x}; there are {self._named_sessions()}")
-        machine.expire(session_id, self.clock.time())
+        self._machine.expire(session_id, self.clock.time())
         self.flush()
 
     def drop(self, session_id: int | None = None) -> int:
@@ -289,14 +285,13 @@ class Server(Faults):
         if not self.is_running or self._striking(CONNECTION):
             link.drop()
             return
-        link.connection = self._running().open(peer, port, self.clock.time())
+        link.connection = self._machine.open(peer, port, self.clock.time())
         self._by_connection[link.connection] = link
 
     def link_received(self, link: ServerLink, payload: bytes) -> None:
         """Carry out the request in a frame, with the faults that it meets."""
         connection = link.connection
         assert connection is not None
-        machine = self._running()
         hit: list[Fault] = []
         # Faults strike after the handshake only, and a frame without a header is not a request.
         if self._faults and connection.session is not None and len(payload) >= HEADER_BYTES:
@@ -309,9 +304,9 @@ class Server(Faults):
             return
         if "answering" in names:
             code = hit[names.index("answering")].code
-            machine.reply(connection, RequestBytes(payload).xid, machine.last_zxid, code)
+            self._machine.reply(connection, RequestBytes(payload).xid, self._machine.last_zxid, code)
         else:
-            machine.receive(connection, payload, self.clock.time())
+            self._machine.receive(connection, payload, self.clock.time())
         if "drop_after" in names:
             link.drop()
         elif hit:
@@ -320,25 +315,21 @@ class Server(Faults):
     def link_lost(self, link: ServerLink) -> None:
         """Forget a connection that is gone."""
         if link.connection is not None and self._by_connection.pop(link.connection, None) is not None:
-            self._running().lost(link.connection, self.clock.time())
+            self._machine.lost(link.connection, self.clock.time())
 
     def link_began(self, link: ServerLink, word: bytes) -> bytes | None:
         """Return the answer to a four-letter word, the first bytes of a connection; None when they are no such word."""
         assert link.connection is not None
-        machine = self._running()
-        machine.now = self.clock.time()
-        return four_letter_words.answer(machine, link.connection, word)
+        self._machine.now = self.clock.time()
+        return four_letter_words.answer(self._machine, link.connection, word)
 
     def flush(self) -> None:
         """Write the machine's output, in one write for each connection, and set the timer for its next deadline."""
-        machine = self._machine
-        if machine is None:
-            return
-        for connection in machine.take_dirty():
+        for connection in self._machine.take_dirty():
             if connection in self._by_connection:
                 self._send(self._by_connection[connection], [])
         if self._timer is None:
-            self._timer = self.clock.call_at(machine.next_deadline(), self._on_timer)
+            self._timer = self.clock.call_at(self._machine.next_deadline(), self._on_timer)
 
     def _send(self, link: ServerLink, faults: list[Fault]) -> None:
         connection = link.connection
@@ -353,22 +344,17 @@ class Server(Faults):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._machine is not None and self.is_running and not self.is_paused:
+        if self.is_running and not self.is_paused:
             self._machine.advance(self.clock.time())
             self.flush()
 
     def _links_of(self, session_id: int) -> list[ServerLink]:
-        session = None if self._machine is None else self._machine.sessions.by_id.get(signed(session_id))
+        session = self._machine.sessions.by_id.get(signed(session_id))
         connection = None if session is None else session.connection
         return [] if connection is None else [self._by_connection[connection]]
 
     def _named_sessions(self) -> str:
         return ", ".join(f"{session_id % 2**64:#x}" for session_id in self.sessions) or "none"
-
-    def _running(self) -> Machine:
-        if self._machine is None:
-            raise RuntimeError("the server is not running")
-        return self._machine
 
 
 def _bind(host: str, port: int) -> socket.socket:

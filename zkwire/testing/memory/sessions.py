@@ -33,17 +33,16 @@ class ServerSession(Generic[C]):
 
 
 class Sessions(Generic[C]):
-    """All living sessions by id.
+    """All living sessions by id; `restart` comes first.
 
     Args:
         tick_time: Seconds: sessions end only at its multiples.
-        now: The time from which the ids are numbered.
     """
 
-    def __init__(self, tick_time: float, now: float) -> None:
+    def __init__(self, tick_time: float) -> None:
         self.by_id: dict[int, ServerSession[C]] = {}
         self._tick = max(round(tick_time * 1000), 1)
-        self._next_id = _first_id(now)
+        self._next_id = 0
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -69,13 +68,10 @@ class Sessions(Generic[C]):
         return (round(now * 1000) // self._tick + 1) * self._tick / 1000
 
     def restart(self, now: float) -> None:
-        """Give every session its full timeout again, as a restarted server does; none has a connection."""
+        """Start at the time `now`: give every session its full timeout again; none has a connection."""
         for session in self.by_id.values():
             self.touch(session, now)
-        # When the clock shows no later millisecond than at the last start, the numbers go on: no id is used twice.
-        self._next_id = max(self._next_id, _first_id(now))
-
-
-def _first_id(now: float) -> int:
-    """Return the first id: the server's number, then the low 40 bits of the clock in ms, then 16 bits to count with."""
-    return _SERVER_ID << 56 | (round(now * 1000) & (1 << 40) - 1) << 16
+        # The server's number, then the low 40 bits of the clock in ms, then 16 bits to count with.  When the clock
+        # shows no later millisecond than at the last start, the numbers go on: no id is used twice.
+        first = _SERVER_ID << 56 | (round(now * 1000) & (1 << 40) - 1) << 16
+        self._next_id = max(self._next_id, first)

@@ -92,18 +92,17 @@ class ServerConnection:
 class State:
     """The whole state of a server; `now` is the time of the operation that is being carried out."""
 
-    def __init__(self, settings: Settings, now: float, wall: float) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.now = now
-        self.start = now
+        self.now = 0.0
         self.last_zxid = 0
         self.tree = Tree()
         self.watches: Watches[ServerConnection] = Watches()
-        self.sessions: Sessions[ServerConnection] = Sessions(settings.tick_time, now)
+        self.sessions: Sessions[ServerConnection] = Sessions(settings.tick_time)
         self.connections: dict[ServerConnection, None] = {}
         self.received = 0
         self.sent = 0
-        self._wall_offset = wall - now
+        self._wall_offset = 0.0
         self._dirty: dict[ServerConnection, None] = {}  # in the order in which they got output
 
     def next_zxid(self) -> int:

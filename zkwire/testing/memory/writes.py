@@ -186,8 +186,8 @@ _PARTS: Final[dict[type[Request[Any]], _Apply]] = {
 }
 
 
-def multi(state: State, connection: ServerConnection, request: MultiRequest) -> MultiReply:
-    """Carry out all parts or none, and return the reply; a refused part does not raise Refused."""
+def multi(state: State, connection: ServerConnection, request: MultiRequest) -> bytes:
+    """Carry out all parts or none, and return the results; a refused part does not raise Refused."""
     parts = [_part(part) for part in request.operations]
     changes: list[Change] = []
     results: list[Record] = []
@@ -206,11 +206,11 @@ def multi(state: State, connection: ServerConnection, request: MultiRequest) -> 
             raise
         after = len(parts) - len(changes) - 1
         codes = [0] * len(changes) + [refused.code] + [errors.RuntimeInconsistencyError.code] * after
-        return MultiReply([ErrorResult(code) for code in codes], [_ERROR_TYPE] * len(codes))
+        return MultiReply([ErrorResult(code) for code in codes], [_ERROR_TYPE] * len(codes)).encode()
     state.tree.commit()
     for change in changes:
         change.send_events(state)
-    return MultiReply(results, types)
+    return MultiReply(results, types).encode()
 
 
 def _part(part: Request[Any]) -> Request[Any]:
@@ -244,10 +244,17 @@ def remove(state: State, path: str) -> None:
     Change(WatchEventType.DELETED, path, node, parent.acl).send_events(state)
 
 
-def end_session(state: State, session: ServerSession[ServerConnection]) -> int:
-    """End a session and delete its ephemeral nodes in one transaction; return the zxid."""
-    zxid = state.next_zxid()
+def end_session(state: State, session: ServerSession[ServerConnection]) -> None:
+    """End a session and delete its ephemeral nodes in one transaction."""
+    state.next_zxid()
     for path in state.tree.ephemerals(session.id):
         remove(state, path)
     del state.sessions.by_id[session.id]
-    return zxid
+
+
+def close_session(state: State, connection: ServerConnection, request: requests.CloseSessionRequest) -> bytes:
+    """End the session, and the connection after the reply; the events of the session's nodes come before it."""
+    assert connection.session is not None
+    end_session(state, connection.session)
+    state.close(connection)
+    return b""

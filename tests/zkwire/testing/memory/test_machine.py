@@ -71,7 +71,7 @@ async def test_numbers_end_as_those_of_java_do() -> None:
     """Servers from 3.6 on stop counting at the largest int; after the largest version comes the smallest."""
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await zk.create("/p")
-        node = server._running().tree.nodes["/p"]
+        node = server._machine.tree.nodes["/p"]
         node.creates = node.version = 2**31 - 1
         assert await zk.create("/p/n", sequential=True) == "/p/n2147483647"
         with pytest.raises(zkwire.NodeExistsError):
@@ -95,7 +95,8 @@ async def test_children_come_in_no_order_that_one_could_rely_on() -> None:
 )
 def test_a_silent_session_ends_at_the_next_tick(start: float, timeout: float, ends: float) -> None:
     """A session ends at the first tick after its timeout, never at its timeout."""
-    sessions: Sessions[object] = Sessions(tick_time=2.0, now=start)
+    sessions: Sessions[object] = Sessions(tick_time=2.0)
+    sessions.restart(start)
     session = sessions.create()
     session.timeout_ms = round(timeout * 1000)
     sessions.touch(session, start)
