@@ -23,9 +23,9 @@ import gc
 import inspect
 import traceback
 import unittest
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -34,6 +34,8 @@ from zkwire.testing.memory.process import ServerProcess
 from zkwire.testing.memory.server import Server
 
 __all__ = ["Options", "zk", "zk_process", "zk_server"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +95,13 @@ class _Stage:
             raise
 
     def connect(self) -> zkwire.Client:
-        self._client = self._runner.run(self._connect())
+        self._client = self.run(zkwire.connect(self.server.hosts, **self._options.client))
         return self._client
 
-    def run(self, test: Coroutine[Any, Any, object]) -> None:
-        """Run the test, or one example of it."""
+    def run(self, awaited: Awaitable[T]) -> T:
+        """Run the test, one example of it, or what comes before, and fail when it takes too long."""
         __tracebackhide__ = True
-        self._runner.run(self._limited(test))
+        return self._runner.run(self._limited(awaited))
 
     @contextlib.contextmanager
     def ends(self) -> Iterator[None]:
@@ -123,16 +125,12 @@ class _Stage:
                 self._runner.run(self._close())
                 gc.collect()  # a future with an exception that was never retrieved reports it when it is collected
 
-    async def _connect(self) -> zkwire.Client:
-        async with asyncio.timeout(self._options.time_limit):
-            return await zkwire.connect(self.server.hosts, **self._options.client)
-
-    async def _limited(self, test: Coroutine[Any, Any, object]) -> None:
+    async def _limited(self, awaited: Awaitable[T]) -> T:
         __tracebackhide__ = True
         timer = asyncio.timeout(self._options.time_limit)
         try:
             async with timer:
-                await test
+                return await awaited
         except TimeoutError as error:
             if not timer.expired():
                 raise

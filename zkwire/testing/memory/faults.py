@@ -10,8 +10,7 @@ import asyncio
 import logging
 import math
 import re
-from collections.abc import Callable
-from typing import Any, Final, Self, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack
 
 from zkwire.errors import ServerError
 from zkwire.testing.memory.operations import OPERATIONS
@@ -109,7 +108,7 @@ class Fault:
     def __init__(
         self,
         name: str,
-        ended: Callable[[Fault], None],
+        owner: Faults,
         operation: Operation = None,
         *,
         code: int = 0,
@@ -135,8 +134,9 @@ class Fault:
             self.point = CONNECTION
         self.hits = 0
         self.is_over = False
-        self._ended = ended
         self._struck = asyncio.Event()
+        self._owner = owner
+        owner._faults.append(self)
 
     def takes(self, request: RequestBytes | None, session: int) -> bool:
         """Return whether the fault strikes here, and count it.
@@ -182,7 +182,7 @@ class Fault:
             self.is_over = True
             if not self.hits:
                 _LOGGER.warning("%s never hit anything", self)
-            self._ended(self)
+            self._owner._fault_ended(self)
 
     def __enter__(self) -> Self:
         return self
@@ -211,9 +211,6 @@ class Hold(Fault):
         self.end()
 
 
-F = TypeVar("F", bound=Fault)
-
-
 class Faults:
     """The faults of a server; each method returns a fault that is active at once, and that `with` can bound."""
 
@@ -234,7 +231,7 @@ class Faults:
             times: How many are hit, None for all from there on; 1 by default.
         """
         choice.setdefault("times", 1)
-        return self._begin(Fault("drop_before", self._fault_ended, operation, **choice))
+        return Fault("drop_before", self, operation, **choice)
 
     def drop_after(self, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
         """Carry out a chosen request and drop its connection in place of the reply.
@@ -243,7 +240,7 @@ class Faults:
             operation: As for `drop_before`, and so are the others.
         """
         choice.setdefault("times", 1)
-        return self._begin(Fault("drop_after", self._fault_ended, operation, **choice))
+        return Fault("drop_after", self, operation, **choice)
 
     def answering(self, operation: Operation, error: Refusal, **choice: Unpack[Choice]) -> Fault:
         """Answer requests with an error without carrying them out.
@@ -255,7 +252,7 @@ class Faults:
         code = error if isinstance(error, int) else error.code
         if code == 0:
             raise ValueError("0 is the code of success: give an error that has a code")
-        return self._begin(Fault("answering", self._fault_ended, operation, code=code, **choice))
+        return Fault("answering", self, operation, code=code, **choice)
 
     def hold_replies(self, operation: Operation = None, **choice: Unpack[Choice]) -> Hold:
         """Keep back replies until `release`, or until the end of the block; the requests are carried out.
@@ -269,7 +266,7 @@ class Faults:
         Order:
             What follows on the same connection, events too, waits for the held reply.
         """
-        return self._begin(Hold("hold_replies", self._fault_ended, operation, **choice))
+        return Hold("hold_replies", self, operation, **choice)
 
     def delay_replies(self, seconds: float, operation: Operation = None, **choice: Unpack[Choice]) -> Fault:
         """Keep back replies for `seconds` of the server's clock.
@@ -286,21 +283,17 @@ class Faults:
         """
         if not 0 <= seconds < math.inf:
             raise ValueError(f"a delay lasts 0 or more seconds, not {seconds!r}")
-        return self._begin(Fault("delay_replies", self._fault_ended, operation, seconds=seconds, **choice))
+        return Fault("delay_replies", self, operation, seconds=seconds, **choice)
 
     def refuse_connections(self) -> Fault:
         """Close every new connection at once; open connections stay."""
-        return self._begin(Fault("refuse_connections", self._fault_ended))
+        return Fault("refuse_connections", self)
 
     # -- for the server -----------------------------------------------------------------------------------
 
     def _striking(self, point: str, session: int = 0, request: RequestBytes | None = None) -> list[Fault]:
         """Return the faults that strike at a point, and count the hits."""
         return [fault for fault in self._faults if fault.point == point and fault.takes(request, session)]
-
-    def _begin(self, fault: F) -> F:
-        self._faults.append(fault)
-        return fault
 
     def _fault_ended(self, fault: Fault) -> None:
         self._faults.remove(fault)

@@ -208,16 +208,8 @@ _WORDS: Final[dict[bytes, Callable[[Machine], str]]] = {
     b"isro": lambda machine: "rw",
     b"gtmk": lambda machine: "306",
     b"dirs": lambda machine: "datadir_size: 0\nlogdir_size: 0\n",
-    b"srvr": _srvr,
-    b"stat": _stat,
-    b"mntr": _mntr,
-    b"conf": _conf,
-    b"cons": _cons,
-    b"dump": _dump,
-    b"envi": _envi,
-    b"wchs": _wchs,
-    b"wchc": _wchc,
-    b"wchp": _wchp,
-    b"crst": _crst,
-    b"srst": _srst,
+    **{
+        answerer.__name__.removeprefix("_").encode(): answerer
+        for answerer in (_srvr, _stat, _mntr, _conf, _cons, _dump, _envi, _wchs, _wchc, _wchp, _crst, _srst)
+    },
 }

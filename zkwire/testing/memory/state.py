@@ -105,10 +105,9 @@ class State:
         self._wall_offset = 0.0
         self._dirty: dict[ServerConnection, None] = {}  # in the order in which they got output
 
-    def next_zxid(self) -> int:
-        """Begin the next transaction and return its zxid."""
+    def next_zxid(self) -> None:
+        """Begin the next transaction."""
         self.last_zxid += 1
-        return self.last_zxid
 
     def wall_ms(self) -> int:
         """Return the wall time in ms since 1970."""

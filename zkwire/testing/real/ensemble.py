@@ -33,13 +33,13 @@ class EnsembleServer(RealServer):
         super().__init__(**options)
         self.number = number
         self.is_observer = is_observer
-        self._ports = ports  # for clients, for clients with TLS, for the quorum, and for elections
+        self._given_ports = ports  # for clients, for clients with TLS, for the quorum, and for elections
         self._others: tuple[str, ...] = ()
 
     @property
     def spec(self) -> str:
         """The text that names this server in a reconfiguration: "server.1=127.0.0.1:q:e:participant;127.0.0.1:c"."""
-        client, _, quorum, election = self._ports
+        client, _, quorum, election = self._given_ports
         role = "observer" if self.is_observer else "participant"
         return f"server.{self.number}=127.0.0.1:{quorum}:{election}:{role};127.0.0.1:{client}"
 
@@ -47,9 +47,8 @@ class EnsembleServer(RealServer):
         """Set the `spec` of the other servers by which it finds its ensemble at its first start."""
         self._others = tuple(others)
 
-    def _take_ports(self) -> None:
-        self._port = self._ports[0]
-        self._secure_port = self._ports[1] if self._tls is not None else None
+    def _own_ports(self) -> Sequence[int]:
+        return self._given_ports
 
     def _settings(self) -> dict[str, str]:
         settings = super()._settings()

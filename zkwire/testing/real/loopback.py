@@ -14,7 +14,7 @@ from zkwire.testing.real.certificates import Certificates
 PORTS = range(15_000, 32_000)
 
 
-async def ask(port: int | None, word: str, context: ssl.SSLContext | None = None) -> str:
+async def ask(port: int, word: str, context: ssl.SSLContext | None = None) -> str:
     """Return the answer to a four-letter word."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     try:

@@ -141,8 +141,7 @@ class RealServer:
         self._tls = tls
         self._sasl_users = sasl_users
         self._super_password = super_password
-        self._port: int | None = None
-        self._secure_port: int | None = None
+        self._ports: Sequence[int] = ()  # for clients, for clients with TLS, and those that a subclass needs
         self._belongings = _Belongings()
         weakref.finalize(self, self._belongings.discard)
 
@@ -165,9 +164,9 @@ class RealServer:
         Raises:
             RuntimeError: before ``start``.
         """
-        if self._port is None:
+        if not self._ports:
             raise RuntimeError("the server has no port before it is started")
-        return self._port
+        return self._ports[0]
 
     @property
     def hosts(self) -> str:
@@ -185,9 +184,9 @@ class RealServer:
         Raises:
             RuntimeError: before ``start`` and without ``tls``.
         """
-        if self._secure_port is None:
+        if self._tls is None or not self._ports:
             raise RuntimeError("the server has no port for TLS before it is started, and none unless tls= is given")
-        return f"127.0.0.1:{self._secure_port}"
+        return f"127.0.0.1:{self._ports[1]}"
 
     @property
     def folder(self) -> Path:
@@ -344,7 +343,7 @@ class RealServer:
             This contains no await, so it cannot be cancelled.
         """
         self._belongings.discard()
-        self._port = self._secure_port = None
+        self._ports = ()
 
     def _running_process(self) -> subprocess.Popen[bytes]:
         process = self._belongings.process
@@ -352,15 +351,13 @@ class RealServer:
             raise RuntimeError("the server is not running")
         return process
 
-    def _take_ports(self) -> None:
-        port, secure_port = free_ports(2)
-        self._port = port
-        self._secure_port = secure_port if self._tls is not None else None
+    def _own_ports(self) -> Sequence[int]:
+        return free_ports(2)
 
     async def _run(self) -> None:
         """Spawn the process and wait until it serves."""
-        if self._port is None:
-            self._take_ports()
+        if not self._ports:
+            self._ports = self._own_ports()
             self._configure()
         process = self._spawn()  # the process may have ended by the time it is checked
         while not await self._serves():
@@ -391,7 +388,7 @@ class RealServer:
         if self._tls is not None:
             settings |= {
                 "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-                "secureClientPort": str(self._secure_port),
+                "secureClientPort": str(self._ports[1]),
                 "secureClientPortAddress": "127.0.0.1",
                 "ssl.keyStore.location": str(self._tls.server.chain),
                 "ssl.trustStore.location": str(self._tls.ca.certificate),
@@ -449,7 +446,7 @@ class RealServer:
                 return serves
             # The server opens the port for TLS last, and its first handshake is slow.
             async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
-                return str(self.folder) in await ask(self._secure_port, "conf", trusting(self._tls))
+                return str(self.folder) in await ask(self._ports[1], "conf", trusting(self._tls))
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
             return False
 
