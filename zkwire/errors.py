@@ -16,6 +16,44 @@ Misuse by the caller is never one of these: it raises ValueError or TypeError, b
 
 from __future__ import annotations
 
+# The public errors: all are names of `zkwire`, too.
+__all__ = [
+    "AuthFailedError",
+    "AuthenticationRequiredError",
+    "BadArgumentsError",
+    "BadVersionError",
+    "ConnectionLostError",
+    "DataInconsistencyError",
+    "EphemeralOnLocalSessionError",
+    "InvalidACLError",
+    "MarshallingError",
+    "NewConfigNoQuorumError",
+    "NoAuthError",
+    "NoChildrenForEphemeralsError",
+    "NoNodeError",
+    "NoWatcherError",
+    "NodeExistsError",
+    "NotEmptyError",
+    "NotReadOnlyError",
+    "OperationTimeoutError",
+    "ProtocolError",
+    "QuotaExceededError",
+    "ReconfigDisabledError",
+    "ReconfigInProgressError",
+    "RequestTimeoutError",
+    "RuntimeInconsistencyError",
+    "ServerError",
+    "SessionClosedError",
+    "SessionError",
+    "SessionExpiredError",
+    "SessionMovedError",
+    "SystemServerError",
+    "ThrottledError",
+    "TransactionError",
+    "UnimplementedError",
+    "ZooKeeperError",
+]
+
 # Codes that a server can send but that have no class here, because they end the connection or the session instead of
 # failing one request.  Only their names are needed, for messages.
 _OTHER_CODES: dict[int, tuple[str, str]] = {
