@@ -71,17 +71,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line, up to the `--` before a command to run."""
     top = _Parser(prog="zklock", description="Run commands under distributed locks, and show the holders of locks.")
+    top.set_defaults(within=None, only_try=False, once=True)  # of commands without these options
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     command = _add(commands, "run", "run a command while a lock is held", "path --data --grace")
     wait = command.add_mutually_exclusive_group()
     wait.add_argument("--within", type=_seconds_or_none, metavar="SECONDS", help="give up waiting for the lock after")
     wait.add_argument("--try", **FLAG, dest="only_try", help="give up at once if it is held")
-    command.set_defaults(once=True)
 
-    command = _add(commands, "elect", "run a command while this process leads", "path --data --grace --once")
-    command.set_defaults(within=None, only_try=False)
-
+    _add(commands, "elect", "run a command while this process leads", "path --data --grace --once")
     _add(commands, "show", "show the locks at a path and below, with their holders and waiters", "path? --watch --json")
     return top
 

@@ -22,7 +22,7 @@ from zkwire.session import keepalive
 from zkwire.session.guaranteed_delete import GuaranteedDelete
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
-from zkwire.wire.records import ACL, OPEN_ACL, Stat
+from zkwire.wire.records import ACL, OPEN_ACL, Stat, printed
 from zkwire.wire.requests import DeleteRequest, Request, SetDataRequest
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Client(Reading, Trees, SessionView, Administration):
 
     def __repr__(self) -> str:
         # What a person with a debugger wants to know, and no secrets.
-        session = f"session {self.session_id % 2**64:#x} of {self.session_timeout:g} s"
+        session = f"session {printed(self.session_id)} of {self.session_timeout:g} s"
         certain = f"certain for {self.certain_for(self.session_id):.1f} s"
         return f"<Client {self.state.name} {self.server}{self.chroot}, {session}, {certain}>"
 

@@ -6,6 +6,7 @@ from collections import deque
 from typing import Any, Generic, Self, TypeVar
 from weakref import ref
 
+from zkwire.client.watch import wake
 from zkwire.session.observer import SessionState, States
 from zkwire.session.transport import check_loop
 
@@ -64,9 +65,8 @@ class Stream(Generic[T]):
         self._waiter = self._loop.create_future()
         await self._waiter
 
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+    def _wake(self, _: object = None) -> None:
+        wake(self._waiter)
 
 
 class StateStream(Stream[SessionState]):
@@ -107,15 +107,12 @@ class StateStream(Stream[SessionState]):
             if self._is_closed:
                 raise StopAsyncIteration
             # A task that waits is kept alive only by what can wake it: meanwhile the session holds this stream.
-            self._source.listen(self._entered)
+            self._source.listen(self._wake)
             try:
                 await self._wait()
             finally:
-                self._source.unlisten(self._entered)
+                self._source.unlisten(self._wake)
         state = self._states.popleft()
         if state is SessionState.CLOSED:
             self.close()
         return state
-
-    def _entered(self, state: SessionState) -> None:
-        self._wake()

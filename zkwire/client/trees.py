@@ -80,7 +80,47 @@ class Trees(Verbs):
         Cancellation:
             The nodes that are not yet deleted stay.
         """
-        await _delete_tree(self._requester, path)
+        requester = self._requester
+        root = self._server_path(path)
+        if root in _PROTECTED:
+            raise ValueError(f"{path}: no server deletes its own node {root}; delete the trees below it one by one")
+        root_czxid = None
+        remaining: list[ZooKeeperError] = []
+        for attempt in range(_MOST_ROUNDS):
+            try:
+                reply = await requester.ask(GetChildren2Request(root, False))
+            except NoNodeError:
+                if root_czxid is None:
+                    raise
+                return
+            if root_czxid is None:
+                root_czxid = reply.stat.czxid
+            elif reply.stat.czxid != root_czxid:  # our tree is gone, and another client has made a new node at its path
+                return
+            listing = _Listing(path, root)
+            listing.add(root, reply.children)
+            await listing.complete(requester)
+            deletes: list[Request[Any]] = [DeleteRequest(node, -1) for node in reversed(listing.tree)]
+            if attempt == 0:
+                # The usual case: no other client changes the tree, so that transactions succeed.
+                batches = batched(deletes, min(_MOST_BYTES, requester.body_limit), _MOST_DELETES)
+                if not await _errors(requester, map(MultiRequest, batches)):
+                    return
+                continue
+            # Another client changes the tree: delete each node by itself, so that one refusal does not undo the others.
+            errors = await _errors(requester, deletes)
+            remaining = [error for error in errors if not isinstance(error, NoNodeError)]
+            if not remaining:
+                return
+            for error in remaining:
+                if not isinstance(error, NotEmptyError | ConnectionLostError):
+                    raise error
+            if listing.refusal is not None:  # nodes that we may not list keep the tree: no attempt can succeed
+                raise listing.refusal
+        error = remaining[0]
+        if isinstance(error, ServerError):
+            error.hint = "nodes are created below it as fast as they are deleted"
+        raise error
 
     async def _ensure(self, path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
         """Create the node at the server's `path`, and every missing node above it, in one write."""
@@ -99,50 +139,6 @@ class Trees(Verbs):
                 await self._requester.ask(ExistsRequest(path, False))
                 return
         raise failures[0]
-
-
-async def _delete_tree(requester: Requester, path: str) -> None:
-    """Delete the node and all nodes below it; see Client.delete_tree."""
-    root = requester.server_path(path)
-    if root in _PROTECTED:
-        raise ValueError(f"{path}: no server deletes its own node {root}; delete the trees below it one by one")
-    root_czxid = None
-    remaining: list[ZooKeeperError] = []
-    for attempt in range(_MOST_ROUNDS):
-        try:
-            reply = await requester.ask(GetChildren2Request(root, False))
-        except NoNodeError:
-            if root_czxid is None:
-                raise
-            return
-        if root_czxid is None:
-            root_czxid = reply.stat.czxid
-        elif reply.stat.czxid != root_czxid:  # our tree is gone, and another client has created a new node at its path
-            return
-        listing = _Listing(path, root)
-        listing.add(root, reply.children)
-        await listing.complete(requester)
-        deletes: list[Request[Any]] = [DeleteRequest(node, -1) for node in reversed(listing.tree)]
-        if attempt == 0:
-            # The usual case: no other client changes the tree, so that transactions succeed.
-            batches = batched(deletes, min(_MOST_BYTES, requester.body_limit), _MOST_DELETES)
-            if not await _errors(requester, map(MultiRequest, batches)):
-                return
-            continue
-        # Another client changes the tree: delete each node by itself, so that one refusal does not undo the others.
-        errors = await _errors(requester, deletes)
-        remaining = [error for error in errors if not isinstance(error, NoNodeError)]
-        if not remaining:
-            return
-        for error in remaining:
-            if not isinstance(error, NotEmptyError | ConnectionLostError):
-                raise error
-        if listing.refusal is not None:  # nodes that we may not list keep the tree: no attempt can succeed
-            raise listing.refusal
-    error = remaining[0]
-    if isinstance(error, ServerError):
-        error.hint = "nodes are created below it as fast as they are deleted"
-    raise error
 
 
 class _Listing:

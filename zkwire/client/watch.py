@@ -76,6 +76,12 @@ class ReadyFuture(asyncio.Future["str | None"]):
         context.run(callback, self)
 
 
+def wake(waiter: asyncio.Future[Any] | None) -> None:
+    """Let the task that awaits `waiter` go on, if there is one."""
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
 class Watch:
     """A one-shot watch: await it, once, for the WatchEvent.
 
@@ -162,7 +168,7 @@ class Watch:
         if self._group is not None:
             self._group.remove(self)
         self._registry.give_up(self._server_path, self.watcher)
-        self._wake()
+        wake(self._waiter)
 
     def call_urgently(self, callback: Callable[[], None]) -> None:
         """Have `callback` called when the deletion of the node arrives, before the event is decoded.
@@ -184,18 +190,14 @@ class Watch:
         if self._group is not None:
             self._group.fired(self, seen)
         if self._waiter is not None:
-            self._wake()
+            wake(self._waiter)
 
     def fail(self, error: SessionError) -> None:
         """Report the end of the session; called by the session."""
         self._outcome = error.again()
         if self._group is not None:
             self._group.failed(error)
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        wake(self._waiter)
 
     def rearmed(self) -> None:
         """Report that the watch was set again on another connection; called by the session."""
@@ -329,7 +331,7 @@ class WatchSet:
                 if watch.path in urgent:
                     watch.call_urgently(partial(self._ready.run_waiter, watch.path))
         if self._events or self._error is not None:
-            self._wake()
+            wake(self._ready)
         return self._ready
 
     def take(self) -> list[WatchEvent]:
@@ -386,18 +388,14 @@ class WatchSet:
                 asyncio.get_running_loop().call_exception_handler(
                     {"message": f"the callback of a WatchSet has failed at the event {event}", "exception": error}
                 )
-        self._wake()
+        wake(self._ready)
 
     def failed(self, error: SessionError) -> None:
         """Report the end of the session; called by a watch."""
         if self._error is None and self._callback is not None:
             asyncio.get_running_loop().call_soon(self._call_back)
         self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._ready is not None and not self._ready.done():
-            self._ready.set_result(None)
+        wake(self._ready)
 
     def _call_back(self) -> None:
         if self._callback is not None:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
 from zkwire import ACL, Perms, Stat
+from zkwire.wire.records import printed
 
 _LETTERS = {"c": Perms.CREATE, "d": Perms.DELETE, "r": Perms.READ, "w": Perms.WRITE, "a": Perms.ADMIN}
 
@@ -75,7 +76,7 @@ def lines_of_stat(stat: Stat) -> list[str]:
     lines = []
     for name, value in asdict(stat).items():
         if name.endswith("zxid") or name == "ephemeral_owner":
-            shown = hexadecimal(value)
+            shown = printed(value)
         else:
             shown = moment(value) if name.endswith("time") else str(value)
         lines.append(f"{name} = {shown}")
@@ -86,14 +87,9 @@ def row_of_stat(stat: Stat | None, name: str) -> tuple[str, ...]:
     """Return the row of a node in a long list; `stat` is None if this client may not ask for it."""
     if stat is None:
         return ("?", "?", "?", "?", "?", name)
-    owner = hexadecimal(stat.ephemeral_owner) if stat.ephemeral_owner else "-"
+    owner = printed(stat.ephemeral_owner) if stat.ephemeral_owner else "-"
     numbers = map(str, (stat.version, stat.data_length, stat.num_children))
     return (*numbers, owner, moment(stat.mtime), name)
-
-
-def hexadecimal(number: int) -> str:
-    """Return a zxid, or the id of a session, as servers print it."""
-    return f"{number % 2**64:#x}"
 
 
 def moment(milliseconds: int) -> str:

@@ -156,6 +156,6 @@ def xids(first: int = 1) -> Iterator[int]:
     return itertools.chain(range(first, _MAX_XID + 1), itertools.chain.from_iterable(itertools.repeat(_XIDS)))
 
 
-def printed(session_id: int) -> str:
-    """Return a session's id as the server prints it in its logs: in hexadecimal, without a sign."""
-    return f"{session_id % 2**64:#x}"
+def printed(number: int) -> str:
+    """Return a session's id, or a zxid, as the server prints it in its logs: in hexadecimal, without a sign."""
+    return f"{number % 2**64:#x}"

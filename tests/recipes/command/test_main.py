@@ -166,16 +166,15 @@ def _options(*arguments: str) -> dict[str, Any]:
 
 
 def test_the_options_and_their_defaults() -> None:
-    common = {"path": "/l", "data": None, "grace": 2.0, "to_connect": 10.0, "session_timeout": 30.0, "failed": 125}
-    running = {**common, "within": None, "only_try": False, "once": True}
+    common = {"within": None, "only_try": False, "once": True, "to_connect": 10.0}
+    running = {**common, "path": "/l", "data": None, "grace": 2.0, "session_timeout": 30.0, "failed": 125}
     assert _options("run", "/l") == running
     assert _options("run", "/l", "--within", "0", "--grace", "0") == {**running, "grace": 0.0, "within": 0.0}
     assert _options("run", "/l", "--try") == {**running, "only_try": True}
     assert _options("elect", "/l") == {**running, "once": False}
     given = ("--once", "--data", "x", "--connect-within", "1.5")
     assert _options("elect", "/l", *given) == {**running, "data": "x", "to_connect": 1.5}
-    times = {"to_connect": 10.0, "session_timeout": 10.0}
-    showing = {"path": "/", "watch": False, "json": False, **times, "failed": None}
+    showing = {**common, "path": "/", "watch": False, "json": False, "session_timeout": 10.0, "failed": None}
     assert _options("show") == showing
     assert _options("show", "/l", "--watch", "--json") == {**showing, "path": "/l", "watch": True, "json": True}
 
