@@ -13,11 +13,20 @@ from typing import Any, Final
 
 from tests.captures.recording import Exchange
 from zkwire.wire import requests as wire
-from zkwire.wire.jute import Record
+from zkwire.wire.jute import Record, record
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
-from zkwire.wire.primitives import DecodeError
-from zkwire.wire.records import ACL, EVENT_XID, ConnectRequest, ConnectResponse, ReplyHeader, Stat, WatcherEvent
+from zkwire.wire.primitives import DecodeError, Int, Long
+from zkwire.wire.records import ACL, EVENT_XID, ConnectRequest, ConnectResponse, Stat, WatcherEvent
 from zkwire.wire.requests import Nothing
+
+
+@record
+class ReplyHeader(Record):
+    """The header of every reply and event; the handshake's reply has none."""
+
+    xid: Int
+    zxid: Long
+    err: Int
 
 
 def _request_types() -> dict[int, type[wire.Request[Any]]]:

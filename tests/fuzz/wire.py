@@ -19,7 +19,7 @@ from zkwire.wire.connection import AuthenticationDemand, Call, Connection
 from zkwire.wire.frames import LENGTH, FrameReader
 from zkwire.wire.jute import Record
 from zkwire.wire.primitives import DecodeError
-from zkwire.wire.records import ConnectRequest, ConnectResponse, ReplyHeader, RequestHeader
+from zkwire.wire.records import ConnectRequest, ConnectResponse, RequestHeader
 from zkwire.wire.watch_table import Notification
 
 _LIMIT: Final = 1000  # bytes of a frame
@@ -171,7 +171,7 @@ def replies() -> Target:
 
 
 def _reply(xid: int, err: int, body: bytes = b"") -> bytes:
-    return framed(ReplyHeader(xid, 50 + xid, err).encode() + body)
+    return framed(struct.pack(">iqi", xid, 50 + xid, err) + body)
 
 
 def _shown(item: object) -> object:

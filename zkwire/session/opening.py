@@ -12,7 +12,7 @@ import socket
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from zkwire.session.transport import Link
@@ -73,13 +73,6 @@ def unfit(failure: Exception) -> UnfitError | None:
         return None
     error = UnfitError(wrong)
     error.__cause__ = failure
-    return error
-
-
-def no_server(failures: Sequence[tuple[object, UnfitError]]) -> UnfitError:
-    """Return the error of a client that no server is fit for, with the failure of each "host:port"."""
-    error = UnfitError(f"no session with {'; '.join(f'{address}: {failure}' for address, failure in failures)}")
-    error.__cause__ = failures[-1][1].__cause__
     return error
 
 

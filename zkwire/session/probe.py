@@ -1,7 +1,6 @@
 """Ask servers by four-letter words: which of them can write, and which one is not the leader."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, Final, cast
 
 from zkwire.session.closing import end_tasks
@@ -59,24 +58,16 @@ async def is_learner(open_link: OpenLink, address: Address, limit: float) -> boo
 
 async def _ask(open_link: OpenLink, address: Address, word: bytes, limit: float) -> bytes:
     """Return the answer to a four-letter word, as far as it matters; b"" if there is none within `limit` seconds."""
-    protocol: _WordProtocol | None = None
-
-    def make() -> _WordProtocol:
-        nonlocal protocol
-        protocol = _WordProtocol(word)
-        return protocol
-
+    protocol = _WordProtocol(word)
     try:
         async with asyncio.timeout(limit):
             # `open_link` only opens the connection and does not look at the protocol, so this cast is safe.
-            await open_link(cast(Callable[[], Link], make), address.host, address.port)
-            assert protocol is not None
+            await open_link(lambda: cast(Link, protocol), address.host, address.port)
             return await protocol.answer
     except OSError:  # TimeoutError is a subclass
         return b""
     finally:
-        if protocol is not None:
-            protocol.close()
+        protocol.close()
 
 
 class _WordProtocol(asyncio.BufferedProtocol):

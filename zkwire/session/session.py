@@ -29,7 +29,7 @@ from zkwire.session.observer import Observer, ObserverTap, SessionState, States
 from zkwire.session.opening import unfit
 from zkwire.session.request_queue import RequestQueue
 from zkwire.session.sasl import SaslMechanism
-from zkwire.session.session_log import SessionLog, are_done, given_up, not_in_time
+from zkwire.session.session_log import SessionLog, given_up, not_in_time
 from zkwire.session.transport import Link, LinkOwner, OpenLink
 from zkwire.session.witness import Witness
 from zkwire.wire import timing
@@ -117,12 +117,14 @@ class Session(LinkOwner):
         Raises: TimeoutError, with the last failure of each server; SessionExpiredError if the session to resume is
         gone; AuthFailedError; ConnectionError if no server can be connected to in this way.
         """
-        given = [credential.accepted for credential in self._credentials]
+        awaited = [self._started, *(credential.accepted for credential in self._credentials)]
         self._is_one_round = within == 0
         # One round ends in `_failed`.  It needs a limit anyway, for a server that ignores a credential.
-        if not await are_done([self._started, *given], 2 * self.timeout if within == 0 else within):
-            assert within is not None
-            raise not_in_time(self._hosts.failures(), within, self._address)
+        await asyncio.wait(awaited, timeout=2 * self.timeout if within == 0 else within)
+        for each in awaited:  # either all are done, since the end of the session fails all of them, or none has failed
+            if within is not None and not each.done():
+                raise not_in_time(self._hosts.failures(), within, self._address)
+            each.result()
 
     async def add_auth(self, identity: Identity) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""

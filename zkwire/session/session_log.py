@@ -10,7 +10,7 @@ from typing import Final
 
 from zkwire.errors import ProtocolError, ZooKeeperError, explained
 from zkwire.session.hosts import Address
-from zkwire.session.opening import UnfitError, no_server, unfit
+from zkwire.session.opening import UnfitError, unfit
 from zkwire.wire.records import printed
 
 _log = logging.getLogger(__name__)
@@ -115,18 +115,6 @@ class SessionLog:
             )
 
 
-async def are_done(awaited: Sequence[asyncio.Future[None]], within: float | None) -> bool:
-    """Return True once all of `awaited` are done, False after `within` seconds; None: wait for ever.
-
-    Raises: the error of the first one that has failed.
-    """
-    await asyncio.wait(awaited, timeout=within)  # the end of the session fails all of them
-    for each in awaited:
-        if each.done():
-            each.result()
-    return all(each.done() for each in awaited)
-
-
 def given_up(failures: Failures, *, is_one_round: bool) -> OSError | None:
     """Return the error of a client that gives up, None if it goes on.
 
@@ -134,7 +122,9 @@ def given_up(failures: Failures, *, is_one_round: bool) -> OSError | None:
     """
     final = [(address, failure) for address, failure in failures if isinstance(failure, UnfitError)]
     if len(final) == len(failures):
-        return no_server(final)
+        error = UnfitError(f"no session with {'; '.join(f'{address}: {failure}' for address, failure in final)}")
+        error.__cause__ = final[-1][1].__cause__
+        return error
     return not_in_time(failures, 0, None) if is_one_round and all(failure for _, failure in failures) else None
 
 

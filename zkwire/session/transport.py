@@ -217,7 +217,13 @@ class Link(asyncio.BufferedProtocol):
         now = self._loop.time()
         if now > self.overdue_at and not self._was_late:
             self._was_late = True
-            self._warn(now - self._due)
+            if not self._has_warned:
+                self._has_warned = True
+                _log.warning(
+                    "this event loop did not run for %.1f s: code in this process has blocked it, or the machine was"
+                    " too busy; a lost connection or session is no fault of the server then",
+                    now - self._due,
+                )
             # Read first what has arrived while the event loop was blocked, and judge the silence then.
             self._timer = self._loop.call_at(now + _A_MOMENT, self._tick)
             return
@@ -230,15 +236,6 @@ class Link(asyncio.BufferedProtocol):
                     self.owner.link_writable(self)
         else:
             self.abort(TimeoutError("the server is silent, or does not answer the requests"))
-
-    def _warn(self, late: float) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            _log.warning(
-                "this event loop did not run for %.1f s: code in this process has blocked it, or the machine was too"
-                " busy; a lost connection or session is no fault of the server then",
-                late,
-            )
 
 
 OpenLink: TypeAlias = Callable[[Callable[[], Link], str, int], Awaitable[Link]]

@@ -115,15 +115,6 @@ class RequestHeader(Record):
 
 
 @record
-class ReplyHeader(Record):
-    """The header of every reply and event; the handshake's reply has none."""
-
-    xid: Int
-    zxid: Long
-    err: Int
-
-
-@record
 class WatcherEvent(Record):
     """The body of an event; `state` is always 3 (SyncConnected) on the wire."""
 

@@ -14,7 +14,8 @@ from tests.support.rogue import Rogue, eof_handshake, garbage_handshake
 from tests.support.tls import TlsFront
 from zkwire import SessionState
 from zkwire.session import session_log
-from zkwire.session.opening import no_server, unfit
+from zkwire.session.hosts import Address
+from zkwire.session.opening import unfit
 from zkwire.testing import Certificates, Server, issue, make_certificates
 
 SOON = 10.0  # seconds; far more than one round takes
@@ -183,6 +184,8 @@ def test_an_error_of_tls_without_a_reason_is_reported_with_its_text() -> None:
 def test_the_error_of_a_client_without_a_usable_server_names_each_and_has_the_cause_of_the_last() -> None:
     failures = [of_openssl("TLSV1_ALERT_UNKNOWN_CA"), of_openssl("UNSUPPORTED_PROTOCOL")]
     wrong = [unfit(failure) for failure in failures]
-    error = no_server([(f"zk{number}:2281", each) for number, each in enumerate(wrong) if each is not None])
+    addresses = [Address("zk0", 2281), Address("zk1", 2281)]
+    error = session_log.given_up([*zip(addresses, wrong, strict=True)], is_one_round=False)
     assert str(error) == f"no session with zk0:2281: {wrong[0]}; zk1:2281: {wrong[1]}"
+    assert error is not None
     assert error.__cause__ is failures[1]

@@ -2,23 +2,8 @@
 
 import pytest
 
+from zkwire.wire import records as r
 from zkwire.wire.jute import Record
-from zkwire.wire.records import (
-    ACL,
-    CREATOR_ALL_ACL,
-    EVENT_XID,
-    OPEN_ACL,
-    PING_XID,
-    READ_ONLY_ACL,
-    ConnectRequest,
-    ConnectResponse,
-    MultiHeader,
-    Perms,
-    ReplyHeader,
-    RequestHeader,
-    Stat,
-    WatcherEvent,
-)
 
 SESSION = 0x0100001E14CA0000
 PASSWORD = bytes.fromhex("2445313ee1f9dd80a256706e92b7a4e2")
@@ -27,41 +12,38 @@ PASSWORD = bytes.fromhex("2445313ee1f9dd80a256706e92b7a4e2")
 # Recorded from a real server, or written by hand after ZooKeeper's definition of the record.
 RECORDS: dict[str, tuple[Record, str]] = {
     "a new session": (
-        ConnectRequest(0, 0, 10_000, 0, bytes(16), False),
+        r.ConnectRequest(0, 0, 10_000, 0, bytes(16), False),
         "00000000 0000000000000000 00002710 0000000000000000 00000010 00000000000000000000000000000000 00",
     ),
     "a session to resume, by a client that takes a read-only server": (
-        ConnectRequest(0, 0x1_0000_0002, 4000, -2, PASSWORD, True),
+        r.ConnectRequest(0, 0x1_0000_0002, 4000, -2, PASSWORD, True),
         "00000000 0000000100000002 00000fa0 fffffffffffffffe 00000010 2445313ee1f9dd80a256706e92b7a4e2 01",
     ),
     "an accepted session": (
-        ConnectResponse(0, 10_000, SESSION, PASSWORD),
+        r.ConnectResponse(0, 10_000, SESSION, PASSWORD),
         "00000000 00002710 0100001e14ca0000 00000010 2445313ee1f9dd80a256706e92b7a4e2",
     ),
     "a refused session": (
-        ConnectResponse(0, 0, 0, bytes(16)),
+        r.ConnectResponse(0, 0, 0, bytes(16)),
         "00000000 00000000 0000000000000000 00000010 00000000000000000000000000000000",
     ),
     "a node's stat": (
-        Stat(2, 2, 0x01A1FA898892, 0x01A1FA898892, 0, 0, 0, SESSION, 2, 0, 2),
+        r.Stat(2, 2, 0x01A1FA898892, 0x01A1FA898892, 0, 0, 0, SESSION, 2, 0, 2),
         "0000000000000002 0000000000000002 000001a1fa898892 000001a1fa898892 00000000 00000000 00000000"
         "0100001e14ca0000 00000002 00000000 0000000000000002",
     ),
-    "a request": (RequestHeader(1, 1), "00000001 00000001"),
-    "a ping": (RequestHeader(-2, 11), "fffffffe 0000000b"),
-    "the close of a session": (RequestHeader(14, -11), "0000000e fffffff5"),
-    "a reply": (ReplyHeader(1, 2, 0), "00000001 0000000000000002 00000000"),
-    "a refusal": (ReplyHeader(3, 2, -101), "00000003 0000000000000002 ffffff9b"),
-    "the header of an event": (ReplyHeader(-1, -1, 0), "ffffffff ffffffffffffffff 00000000"),
+    "a request": (r.RequestHeader(1, 1), "00000001 00000001"),
+    "a ping": (r.RequestHeader(-2, 11), "fffffffe 0000000b"),
+    "the close of a session": (r.RequestHeader(14, -11), "0000000e fffffff5"),
     "an event": (
-        WatcherEvent(2, 3, "/lock-0000000000"),
+        r.WatcherEvent(2, 3, "/lock-0000000000"),
         "00000002 00000003 00000010 2f6c6f636b2d30303030303030303030",
     ),
-    "an operation of a transaction": (MultiHeader(1, False, -1), "00000001 00 ffffffff"),
-    "the end of a transaction": (MultiHeader(-1, True, -1), "ffffffff 01 ffffffff"),
-    "everything for all": (OPEN_ACL[0], "0000001f 00000005 776f726c64 00000006 616e796f6e65"),
-    "reading for all": (READ_ONLY_ACL[0], "00000001 00000005 776f726c64 00000006 616e796f6e65"),
-    "everything for the creator": (CREATOR_ALL_ACL[0], "0000001f 00000004 61757468 00000000"),
+    "an operation of a transaction": (r.MultiHeader(1, False, -1), "00000001 00 ffffffff"),
+    "the end of a transaction": (r.MultiHeader(-1, True, -1), "ffffffff 01 ffffffff"),
+    "everything for all": (r.OPEN_ACL[0], "0000001f 00000005 776f726c64 00000006 616e796f6e65"),
+    "reading for all": (r.READ_ONLY_ACL[0], "00000001 00000005 776f726c64 00000006 616e796f6e65"),
+    "everything for the creator": (r.CREATOR_ALL_ACL[0], "0000001f 00000004 61757468 00000000"),
 }
 
 
@@ -73,7 +55,7 @@ def test_a_record_has_the_bytes_that_a_server_expects_or_sends(value: Record, he
 
 
 def test_no_two_fields_of_a_stat_are_mixed_up() -> None:
-    stat = Stat(
+    stat = r.Stat(
         czxid=1,
         mzxid=2,
         ctime=3,
@@ -94,20 +76,20 @@ def test_no_two_fields_of_a_stat_are_mixed_up() -> None:
 
 def test_an_event_with_a_null_path_has_an_empty_one() -> None:
     """A change of the session's state has no path."""
-    assert WatcherEvent.decode(bytes.fromhex("ffffffff 00000000 ffffffff"), 0)[0] == WatcherEvent(-1, 0, "")
+    assert r.WatcherEvent.decode(bytes.fromhex("ffffffff 00000000 ffffffff"), 0)[0] == r.WatcherEvent(-1, 0, "")
 
 
 def test_permissions_have_the_bits_of_the_protocol() -> None:
-    assert [(perm.name, perm.value) for perm in Perms] == [
+    assert [(perm.name, perm.value) for perm in r.Perms] == [
         ("READ", 1),
         ("WRITE", 2),
         ("CREATE", 4),
         ("DELETE", 8),
         ("ADMIN", 16),
     ]
-    assert int(Perms.ALL) == 31
-    assert ACL(Perms.READ | Perms.WRITE, "ip", "::1").encode()[:4] == b"\0\0\0\3"
+    assert int(r.Perms.ALL) == 31
+    assert r.ACL(r.Perms.READ | r.Perms.WRITE, "ip", "::1").encode()[:4] == b"\0\0\0\3"
 
 
 def test_the_reserved_xids_are_those_of_the_protocol() -> None:
-    assert (EVENT_XID, PING_XID) == (-1, -2)
+    assert (r.EVENT_XID, r.PING_XID) == (-1, -2)

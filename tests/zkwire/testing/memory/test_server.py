@@ -13,7 +13,7 @@ import pytest
 import zkwire
 from tests.captures.sides import framed
 from zkwire.testing import Server, ServerProcess
-from zkwire.wire.records import ConnectRequest, ReplyHeader, RequestHeader
+from zkwire.wire.records import ConnectRequest, RequestHeader
 from zkwire.wire.requests import GetDataRequest
 
 HANDSHAKE = framed(ConnectRequest(0, 0, 10_000, 0, bytes(16), False).encode())
@@ -88,8 +88,8 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
         await reader.readexactly(4 + 37)
         assert await received_by(server) - before < 100
         for xid in range(200):
-            header, _ = ReplyHeader.decode(await reader.readexactly(4 + 16 + 4 + 500_000 + 68), 4)
-            assert header.xid == xid
+            frame = await reader.readexactly(4 + 16 + 4 + 500_000 + 68)
+            assert int.from_bytes(frame[4:8]) == xid
         writer.close()
         await writer.wait_closed()
 
