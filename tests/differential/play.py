@@ -18,7 +18,7 @@ from zkwire.wire.requests import CloseSessionRequest, CreateRequest, GetACLReply
 HEADER = struct.Struct(">iqi")
 CLOSE_SESSION = CloseSessionRequest.opcode
 MAX_TIMEOUT = 3600.0  # seconds: no session may expire in a run, also when it is stopped for a while
-MACHINE = Settings(tick_time=2.0, max_session_timeout=MAX_TIMEOUT, container_interval=1e9)
+MACHINE = Settings(tick_time=2.0, max_session_timeout=MAX_TIMEOUT, container_interval=1e6)
 
 
 class Different(AssertionError):

@@ -215,16 +215,12 @@ class SimulatedServer(Process):
     def _lost(self, wire: Wire) -> None:
         client = self.clients.pop(wire, None)
         if client is not None:
-            self._forget(client)
+            self.replica.close(client)
 
     def drop(self, wire: Wire, *, reset: bool = False) -> None:
         """Close a client's connection."""
         self._lost(wire)
         wire.close(reset=reset)
-
-    def _forget(self, client: ClientConnection) -> None:
-        client.closing = True
-        self.replica.forget(client)
 
     # -- the handshake ------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from zkwire.wire.multi import MultiReadRequest, MultiRequest
 from zkwire.wire.requests import Request
 
 _Read: TypeAlias = Callable[[State, ServerConnection, Any], bytes]
-_Write: TypeAlias = Callable[[State, ServerConnection, Any], writes.Change]
 
 
 class Operation(NamedTuple):
@@ -25,7 +24,7 @@ class Operation(NamedTuple):
     name: str
     request: type[Request[Any]]
     read: _Read | None = None
-    write: _Write | None = None
+    write: writes.Write | None = None
 
 
 OPERATIONS: Final[dict[int, Operation]] = {
@@ -45,12 +44,12 @@ OPERATIONS: Final[dict[int, Operation]] = {
         Operation("GETC", requests.GetChildren2Request, reads.get_children),
         Operation("GETACN", requests.GetAllChildrenNumberRequest, reads.get_all_children_number),
         Operation("GETE", requests.GetEphemeralsRequest, reads.get_ephemerals),
-        Operation("SYNC", requests.SyncRequest, reads.sync),
+        Operation("SYNC", requests.SyncRequest, reads.echo),
         Operation("HOMI", requests.WhoAmIRequest, reads.who_am_i),
-        Operation("PING", requests.PingRequest, reads.ping),
+        Operation("PING", requests.PingRequest, reads.echo),
         Operation("ADDW", requests.AddWatchRequest, reads.add_watch),
-        Operation("CHKW", requests.CheckWatchesRequest, reads.check_watches),
-        Operation("REMW", requests.RemoveWatchesRequest, reads.remove_watches),
+        Operation("CHKW", requests.CheckWatchesRequest, reads.find_watches),
+        Operation("REMW", requests.RemoveWatchesRequest, reads.find_watches),
         Operation("SETW", requests.SetWatchesRequest, reads.set_watches),
         Operation("STW2", requests.SetWatches2Request, reads.set_watches),
         Operation("MLTR", MultiReadRequest, reads.multi_read),

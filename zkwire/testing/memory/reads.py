@@ -90,20 +90,15 @@ def get_ephemerals(state: State, connection: ServerConnection, request: requests
     return requests.GetEphemeralsReply(owned).encode()
 
 
-def sync(state: State, connection: ServerConnection, request: requests.SyncRequest) -> bytes:
-    """Return the path of the request: a server without followers has nothing to wait for."""
-    return request.encode()  # the body of either is the path
+def echo(state: State, connection: ServerConnection, request: requests.SyncRequest | requests.PingRequest) -> bytes:
+    """Return the body of the request: the path of a sync, for which a server without followers need not wait."""
+    return request.encode()
 
 
 def who_am_i(state: State, connection: ServerConnection, request: requests.WhoAmIRequest) -> bytes:
     """Return the identities of the connection."""
     known = [requests.ClientInfoRecord(identity.scheme, identity.user) for identity in connection.identities]
     return requests.WhoAmIReply(known).encode()
-
-
-def ping(state: State, connection: ServerConnection, request: requests.PingRequest) -> bytes:
-    """Return an empty body."""
-    return b""
 
 
 # -- watches ------------------------------------------------------------------------------------------
@@ -115,16 +110,12 @@ def add_watch(state: State, connection: ServerConnection, request: requests.AddW
     return requests.AddWatchReply(0).encode()
 
 
-def check_watches(state: State, connection: ServerConnection, request: requests.CheckWatchesRequest) -> bytes:
-    """Refuse unless the connection has such a watch."""
-    if not state.watches.has(request.path, connection, _kinds(KINDS, request.type)):
-        raise Refused(NoWatcherError)
-    return b""
-
-
-def remove_watches(state: State, connection: ServerConnection, request: requests.RemoveWatchesRequest) -> bytes:
-    """Remove the watches of that kind that the connection has."""
-    if not state.watches.remove(request.path, connection, _kinds(KINDS, request.type)):
+def find_watches(
+    state: State, connection: ServerConnection, request: requests.CheckWatchesRequest | requests.RemoveWatchesRequest
+) -> bytes:
+    """Refuse unless the connection has watches of that kind, and remove them if the request says so."""
+    act = state.watches.has if isinstance(request, requests.CheckWatchesRequest) else state.watches.remove
+    if not act(request.path, connection, _kinds(KINDS, request.type)):
         raise Refused(NoWatcherError)
     return b""
 

@@ -68,7 +68,6 @@ class Server(Faults):
         self._settings = Settings(
             tick_time, min_session_timeout, max_session_timeout, max_buffer, ttl_nodes, super_digest, container_interval
         )
-        self._settings.check()
         check_number("port", port, 0, 65535)
         check_text("host", host)
         self.is_running = False  # whether it listens; a paused server does

@@ -15,20 +15,23 @@ from zkwire.testing.memory.sessions import ServerSession, Sessions
 from zkwire.testing.memory.tree import Node, Tree
 from zkwire.testing.memory.watch_manager import Watches
 from zkwire.testing.settings import check_number, check_seconds, check_text
-from zkwire.wire.primitives import encode_ustring
-from zkwire.wire.records import ACL, EVENT_XID, Perms
+from zkwire.wire.records import ACL, EVENT_XID, Perms, WatcherEvent
 
 _SYNC_CONNECTED: Final = 3
 NO_ZXID: Final = -1
 
 _REPLY: Final = struct.Struct(">iiqi")  # the frame's length and the reply's header
-_EVENT: Final = struct.Struct(">ii")
 _HEADER_SIZE: Final = _REPLY.size - 4
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The configuration of a server, with the meanings that Server documents."""
+    """The configuration of a server, with the meanings that Server documents.
+
+    Raises:
+        ValueError: if no server can have these settings.
+        TypeError: if one of them has the wrong type.
+    """
 
     tick_time: float = 2.0
     min_session_timeout: float | None = None
@@ -38,13 +41,7 @@ class Settings:
     super_digest: str | None = None
     container_interval: float = 60.0
 
-    def check(self) -> None:
-        """Return if a server can have these settings.
-
-        Raises:
-            ValueError: if it cannot.
-            TypeError: if one of them has the wrong type.
-        """
+    def __post_init__(self) -> None:
         for name in ("tick_time", "container_interval", "min_session_timeout", "max_session_timeout"):
             if (value := getattr(self, name)) is not None:
                 check_seconds(name, value)
@@ -144,17 +141,13 @@ class State:
 
     def notify(self, connection: ServerConnection, event: int, path: str, zxid: int) -> None:
         """Send an event."""
-        body = _EVENT.pack(event, _SYNC_CONNECTED) + encode_ustring(path)
+        body = WatcherEvent(event, _SYNC_CONNECTED, path).encode()
         self.send(connection, _REPLY.pack(_HEADER_SIZE + len(body), EVENT_XID, zxid, 0) + body)
 
     def close(self, connection: ServerConnection) -> None:
-        """Close `connection` after its pending output, and forget it; its session lives on."""
-        self.forget(connection)
+        """Close `connection` after its pending output, and forget it and its watches; its session lives on."""
         connection.closing = True
         self._dirty[connection] = None
-
-    def forget(self, connection: ServerConnection) -> None:
-        """Forget a connection that ends, and its watches with it."""
         self.connections.pop(connection, None)
         self.watches.forget(connection)
         session = connection.session

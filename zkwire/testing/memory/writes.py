@@ -177,8 +177,8 @@ def body(request: type[Request[Any]], change: Change) -> bytes:
 # -- several writes in one ----------------------------------------------------------------------------
 
 CREATES: Final[tuple[type[Request[Any]], ...]] = get_args(AnyCreate)
-_Apply: TypeAlias = Callable[[State, ServerConnection, Any], Change]
-_PARTS: Final[dict[type[Request[Any]], _Apply]] = {
+Write: TypeAlias = Callable[[State, ServerConnection, Any], Change]
+_PARTS: Final[dict[type[Request[Any]], Write]] = {
     **dict.fromkeys(CREATES, create),
     requests.DeleteRequest: delete,
     requests.SetDataRequest: set_data,

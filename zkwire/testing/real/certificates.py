@@ -84,25 +84,22 @@ def _make(folder: Path, name: str, *options: str) -> Certificate:
     folder.mkdir(parents=True, exist_ok=True)
     files = (folder / f"{name}-certificate.pem", folder / f"{name}-key.pem", folder / f"{name}.pem")
     made = Certificate(f"CN={name},O=zkwire", *files)
+    if shutil.which("openssl") is None:
+        raise OpenSSLError("no openssl command is on the path: install OpenSSL 3")
     # One command, without a request or a serial file in between; the key comes as PKCS #8, which Java can read.
-    _openssl(
-        *("req", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", _DAYS, "-subj", f"/O=zkwire/CN={name}"),
+    command = [
+        *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-noenc", "-days", _DAYS, "-subj", f"/O=zkwire/CN={name}"),
         *("-keyout", str(made.key), "-out", str(made.certificate)),
         *options,
+    ]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )
+    if done.returncode != 0:
+        said = done.stdout.decode(errors="replace").strip()
+        raise OpenSSLError(f"openssl req exited with {done.returncode}: {said}")
     # For the owner alone, like the key that openssl has written.
     made.chain.unlink(missing_ok=True)
     with open(os.open(made.chain, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as chain:
         chain.write(made.key.read_bytes() + made.certificate.read_bytes())
     return made
-
-
-def _openssl(*arguments: str) -> None:
-    if shutil.which("openssl") is None:
-        raise OpenSSLError("no openssl command is on the path: install OpenSSL 3")
-    done = subprocess.run(
-        ["openssl", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
-    if done.returncode != 0:
-        said = done.stdout.decode(errors="replace").strip()
-        raise OpenSSLError(f"openssl {arguments[0]} exited with {done.returncode}: {said}")

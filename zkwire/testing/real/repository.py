@@ -37,25 +37,20 @@ def download(repository: str, digests: Mapping[str, str], into: Path) -> None:
 
     def one(path: str) -> None:
         url = f"{repository.rstrip('/')}/{path}"
-        content = _read(url)
+        try:
+            with urlopen(url, timeout=TIME_LIMIT) as reply:
+                content: bytes = reply.read()
+        except HTTPError as error:
+            error.close()
+            raise RepositoryError(f"{url} is not there: {error.code} {error.reason}") from error
+        except (OSError, HTTPException) as error:
+            raise RepositoryError(f"{url} cannot be read: {error}") from error
         if (found := hashlib.sha256(content).hexdigest()) != digests[path]:
             raise RepositoryError(f"{url} has the SHA-256 {found}, not {digests[path]}")
         (into / PurePosixPath(path).name).write_bytes(content)
 
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
         list(pool.map(one, digests))  # raises the first error
-
-
-def _read(url: str) -> bytes:
-    try:
-        with urlopen(url, timeout=TIME_LIMIT) as reply:
-            content: bytes = reply.read()
-    except HTTPError as error:
-        error.close()
-        raise RepositoryError(f"{url} is not there: {error.code} {error.reason}") from error
-    except (OSError, HTTPException) as error:
-        raise RepositoryError(f"{url} cannot be read: {error}") from error
-    return content
 
 
 def mirror_of_central(settings: Path) -> str | None:

@@ -24,7 +24,7 @@ from typing import Final, Self, TypedDict
 from zkwire.testing.real.certificates import Certificates
 from zkwire.testing.real.folders import OwnFolder
 from zkwire.testing.real.installation import find_java, find_zookeeper
-from zkwire.testing.real.loopback import ask, free_ports, trusting
+from zkwire.testing.real.loopback import ask, free_ports
 from zkwire.testing.settings import check_lines, check_seconds, check_text
 
 START_TIME_LIMIT = 45.0
@@ -446,7 +446,7 @@ class RealServer:
                 return serves
             # The server opens the port for TLS last, and its first handshake is slow.
             async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
-                return str(self.folder) in await ask(self._ports[1], "conf", trusting(self._tls))
+                return str(self.folder) in await ask(self._ports[1], "conf", self._tls)
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
             return False
 
