@@ -71,8 +71,7 @@ class Barrier:
                     if stat.ephemeral_owner:
                         error.hint = "it is ephemeral, and so it is not a barrier: delete it, or use another path"
                         raise
-                    if self._acl is not None:
-                        await warn_if_wider(self._zk, self.path, self._acl)
+                    await warn_if_wider(self._zk, self.path, self._acl)
                     return
 
     async def remove(self) -> None:

@@ -17,7 +17,7 @@ import zkwire
 from recipes.common.arguments import checked_data
 from recipes.common.event_loops import same_loop
 from recipes.common.numbers import in_order, next_number
-from recipes.common.retrying import read, until_answered
+from recipes.common.retrying import read, result, until_answered
 from recipes.common.streams import RecipeStream
 from recipes.line.known import line_of
 from recipes.line.lease import Lease, LockLostError
@@ -233,15 +233,8 @@ class Election(LineLock[Term]):
         except NoNodeError:
             return []
         names = in_order(children, next_number(stat))
-        found = []
-        for answer in await read(self._zk, *(GetData(join_path(self.path, name)) for name in names)):
-            if isinstance(answer, NoNodeError):
-                continue
-            if isinstance(answer, BaseException):
-                raise answer
-            if is_ticket(answer.stat):
-                found.append(answer.data)
-        return found
+        found = await read(self._zk, *(GetData(join_path(self.path, name)) for name in names))
+        return [node.data for node in map(result, found) if node is not None and is_ticket(node.stat)]
 
     def _lease(self, ticket: Ticket) -> Term:
         return Term(self._zk, ticket)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import read_synced, result, until_answered
+from recipes.common.retrying import read_after_loss, until_answered
 from recipes.common.this_process import or_described
 from recipes.line.contenders import Contender, single
 from recipes.line.known import line_of
@@ -19,7 +19,7 @@ from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting import certify
-from zkwire import ACL, OPEN_ACL, Client, GetData, Node, Transaction, ZooKeeperError, validate_path
+from zkwire import ACL, OPEN_ACL, Client, GetData, Transaction, ZooKeeperError, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -166,10 +166,9 @@ class TryLock(Locking[Lease]):
                 return False
             try:
                 await certify(self._zk)
-                (answer,) = await read_synced(self._zk, self._parent, GetData(self.path))
+                found = await read_after_loss(self._zk, self.path)
             except zkwire.SessionExpiredError:
                 return False
-            found: Node | None = result(answer)
             if found is None or found.stat.czxid != node.token:
                 return False
         return True

@@ -19,8 +19,8 @@ _READ: Final[WeakKeyDictionary[Client, dict[str, None]]] = WeakKeyDictionary()
 _MOST_REMEMBERED: Final = 1000
 
 
-async def warn_if_wider(zk: Client, path: str, asked: Sequence[ACL]) -> None:
-    """Log a warning if the ACL of the node at `path` allows more than `asked`.
+async def warn_if_wider(zk: Client, path: str, asked: Sequence[ACL] | None) -> None:
+    """Log a warning if the ACL of the node at `path` allows more than `asked`; None: the caller asks for none.
 
     An expired session is no error of a warning: the caller's next request finds it out.
 
@@ -31,11 +31,11 @@ async def warn_if_wider(zk: Client, path: str, asked: Sequence[ACL]) -> None:
         Harmless.
 
     Requests:
-        getACL when the client reads the ACL of this path for the first time, none afterwards, and none for new paths
-        when it has read those of 1,000.
+        None without `asked`.  Otherwise getACL when the client reads the ACL of this path for the first time, none
+        afterwards, and none for new paths when it has read those of 1,000.
     """
     read = _READ.setdefault(zk, {})
-    if path in read or len(read) >= _MOST_REMEMBERED:
+    if asked is None or path in read or len(read) >= _MOST_REMEMBERED:
         return
     try:
         found, _ = await zk.get_acl(path)

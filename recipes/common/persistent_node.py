@@ -10,7 +10,7 @@ import zkwire
 from recipes.common.arguments import checked_data
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import until_answered
+from recipes.common.retrying import result, until_answered
 from recipes.common.shared_nodes import make_container, wait_for_session
 from recipes.common.waiting import LEAVES_WITHIN, bounded
 from zkwire import ACL, OPEN_ACL, Client, GetChildren, GetData, Stat, WatchSet
@@ -161,8 +161,7 @@ class PersistentNode:
 
     async def _create(self, waits_for: Collection[int] | None) -> None:
         while True:
-            if self._acl is not None:
-                await warn_if_wider(self._zk, self._parent, self._acl)
+            await warn_if_wider(self._zk, self._parent, self._acl)
             acl = own_acl(self._zk, self.path) if self._acl is None else self._acl
             # Whatever the answer is: the server may keep the session, and its node, for longer than this client.
             session_id = await wait_for_session(self._zk)
@@ -241,11 +240,8 @@ class PersistentNode:
             # that its children have changed.  So each event means that the node is gone.
             # It is set before the node is read: a connection that breaks in between brings nothing that goes unnoticed.
             names, node = await self._zk.pipeline([GetChildren(self.path, into=watches), GetData(self.path)])
-            for answer in (node, names):
-                if isinstance(answer, zkwire.NoNodeError):
-                    return
-                if isinstance(answer, BaseException):
-                    raise answer
+            if result(node) is None or result(names) is None:
+                return
             if node.stat.ephemeral_owner == self._zk.session_id:
                 await watches.next()
 

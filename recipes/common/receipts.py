@@ -15,7 +15,7 @@ from typing import Final
 import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import read_synced, result, until_answered
+from recipes.common.retrying import read_after_loss, read_synced, until_answered
 from recipes.common.shared_nodes import wait_for_session
 from zkwire import ACL, Client, GetData, Node, Transaction, join_path
 
@@ -116,10 +116,9 @@ class Receipts:
             ConnectionLostError: `lost`, if the receipt is missing for another reason than that it was not created.
         """
         try:
-            (answer,) = await read_synced(self._zk, receipt.path, GetData(receipt.path))
+            node = await read_after_loss(self._zk, receipt.path)
         except zkwire.SessionExpiredError:
             raise lost from None
-        node: Node | None = result(answer)
         if node is None:
             # A missing receipt means "not carried out" only if the transaction would have created it, and if it cannot
             # have been deleted with its session since.
@@ -208,8 +207,7 @@ class ExactWriter:
     async def _commit(self, data: bytes, version: int) -> bool:
         transaction = self._zk.transaction()
         transaction.set(self._path, data, version)
-        if self._acl is not None:
-            await warn_if_wider(self._zk, self._path, self._acl)
+        await warn_if_wider(self._zk, self._path, self._acl)
         return await self._receipts.commit(transaction)
 
     async def _can_retry(self, data: bytes, version: int, lost: zkwire.ConnectionLostError) -> bool:

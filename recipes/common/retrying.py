@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, TypeVar
 
 import zkwire
-from zkwire import Client, GetChildren, GetChildrenAndStat, GetData, NoNodeError, ServerError, SessionState, Sync
+from zkwire import Client, GetChildren, GetChildrenAndStat, GetData, Node, NoNodeError, ServerError, SessionState, Sync
 
 T = TypeVar("T")
 
@@ -93,20 +93,34 @@ async def read_synced(zk: Client, path: str, *operations: GetData | GetChildren 
         ServerError: if the server refuses the sync.
     """
     synced, *answers = await read(zk, Sync(path), *operations, in_order=True)
-    result(synced)
+    result_after_loss(synced)
     return answers
+
+
+async def read_after_loss(zk: Client, path: str) -> Node | None:
+    """Return the node, None if it is missing, as it is after an earlier write whose answer was lost.
+
+    It raises what `read_synced` and `result_after_loss` raise.
+    """
+    node: Node | None = result_after_loss((await read_synced(zk, path, GetData(path)))[0])
+    return node
+
+
+def result_after_loss(answer: Any) -> Any:
+    """Do the same as `result`, with a hint in the ServerError that an earlier write may have been carried out."""
+    if isinstance(answer, ServerError):
+        answer.hint = _HINT
+    return result(answer)
 
 
 def result(answer: Any) -> Any:
     """Return an answer of `read`, None if the node does not exist.
 
     Raises:
-        ServerError: if the server refused the read, with a hint that an earlier write may have been carried out.
+        ServerError: if the server refused the read.
     """
     if isinstance(answer, NoNodeError):
         return None
-    if isinstance(answer, ServerError):
-        answer.hint = _HINT
     if isinstance(answer, BaseException):
         raise answer
     return answer

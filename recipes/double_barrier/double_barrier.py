@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import zkwire
 from recipes.common.arguments import checked_within
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import read, read_synced, until_answered
+from recipes.common.retrying import read, read_synced, result, until_answered
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import LEAVES_WITHIN, Bound, bounded
 from recipes.common.warn_once import WarnOnce
@@ -154,8 +154,7 @@ class DoubleBarrier:
             # Our node is gone, or belongs to an expired session: enter again with another node.
             self._discard_own()
             names = await self._create_own()
-            if self._acl is not None:
-                await warn_if_wider(self._zk, self.path, self._acl)
+            await warn_if_wider(self._zk, self.path, self._acl)
             wait = partial(self._wait_for_round, names, bound)
             begun = await until_answered(self._zk, wait, repeats=True, renews=False)
         return begun
@@ -360,10 +359,8 @@ class DoubleBarrier:
         earlier one, and the check of it fails if another round has begun since.
         """
         node, ready = await read_synced(self._zk, self.path, GetData(self.path), GetData(self._ready))
-        if isinstance(node, zkwire.NoNodeError) or members_in(ready) != ended:
+        if result(node) is None or members_in(ready) != ended:
             return
-        if isinstance(node, BaseException):
-            raise node
         transaction = self._zk.transaction()
         transaction.check(self.path, node.stat.version)
         transaction.delete(self._ready)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import zkwire
 from recipes.common.numbers import in_order, next_number
+from recipes.common.retrying import result
 from recipes.line import ticket_data
 from recipes.line.known import line_of
 from recipes.line.position import Position
@@ -67,11 +68,9 @@ async def look(
     names = in_order(children, next_number(stat))
     nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names] + [GetData(path)] * callable(slots))
     if callable(slots):
-        its_node = nodes.pop()
-        if isinstance(its_node, zkwire.NoNodeError):
+        its_node = result(nodes.pop())
+        if its_node is None:
             return []
-        if isinstance(its_node, BaseException):
-            raise its_node
         slots = slots(its_node.data)
     if reports:
         known = line_of(zk, path)

@@ -12,12 +12,12 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from recipes.common.numbers import next_number
-from recipes.common.retrying import read_synced
+from recipes.common.retrying import read_synced, result
 from recipes.common.single_flight import SingleFlight
 from recipes.common.warn_once import WarnOnce
 from recipes.line.position import Ranking
 from recipes.line.ticket import is_ticket
-from zkwire import Client, GetChildrenAndStat, GetData, NoNodeError, ServerError, Stat, ancestors, join_path
+from zkwire import Client, GetChildrenAndStat, GetData, ServerError, Stat, ancestors, join_path
 
 _log = logging.getLogger(__name__)
 
@@ -75,10 +75,8 @@ class KnownLine:
 
         async def list_children(_: int) -> list[Any]:
             listed, *answers = await read_synced(zk, self.path, GetChildrenAndStat(self.path), *others)
-            if isinstance(listed, NoNodeError):
+            if result(listed) is None:  # what it raises is not shared: each ticket has an error of its own
                 return [Ranking(()), *answers]
-            if isinstance(listed, BaseException):
-                raise listed  # not shared: each ticket has an error of its own
             names, stat = listed
             return [Ranking(names, next_number(stat)), *answers]
 

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from recipes.common.retrying import read_synced, result, until_answered
+from recipes.common.retrying import read_after_loss, until_answered
 from recipes.line.ticket_data import HashChain
 from zkwire import (
     BadVersionError,
     Client,
-    GetData,
     GuaranteedDelete,
     Node,
     NoNodeError,
@@ -177,7 +176,7 @@ class VersionedWriter:
         if ticket.unanswered is None:
             return
         path = ticket.node.path
-        node: Node | None = result((await read_synced(self._zk, path, GetData(path)))[0])
+        node = await read_after_loss(self._zk, path)
         if node is None:
             raise NoNodeError(NoNodeError.code, path)
         if not ticket.is_own_data(node):

@@ -16,7 +16,7 @@ from typing import Self
 
 import zkwire
 from recipes.common.numbers import next_number
-from recipes.common.retrying import read, read_synced, result, until_answered
+from recipes.common.retrying import read, read_synced, result_after_loss, until_answered
 from recipes.line.contenders import Contender, contender
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Hold
@@ -194,7 +194,7 @@ class Item(bytes):
                     raise zkwire.SessionExpiredError(
                         "the session ended before the item was known to be deleted"
                     ) from None
-                if any(result(node) is not None for node in left):
+                if any(result_after_loss(node) is not None for node in left):
                     continue  # this is refused if another client has deleted one of them by hand
             return
 

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 
 import zkwire
 from recipes.common.receipts import Receipts
-from recipes.common.retrying import read, read_synced, until_answered
+from recipes.common.retrying import read, read_after_loss, read_synced, until_answered
 from recipes.line.ticket import TicketNode
 from recipes.line.waiting import certify
 from recipes.queue.nodes import Nodes
@@ -183,7 +183,7 @@ class Consumer:
             transaction.delete(taken_node)
             if await self._committed(transaction):
                 return True
-            there = await self._nodes.read_synced(entry)
+            there = await read_after_loss(self._zk, entry)
             if there is not None and there.stat.czxid != item.stat.czxid:
                 return False  # the queue was deleted meanwhile, and this is another item of the same name
 

@@ -25,9 +25,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import zkwire
-from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import read_synced, result, until_answered
-from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetData, Node, SessionState, join_path
+from recipes.common.retrying import read_after_loss, result, until_answered
+from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, SessionState, join_path
 
 T = TypeVar("T")
 
@@ -79,21 +78,6 @@ class Nodes:
         await self.zk.ensure_path(self.entries, acl=self.acl)
         await self.zk.ensure_path(self.taken, acl=self.acl)
 
-    async def check_acl(self) -> None:
-        """Log a warning if an ACL was given and the queue was made with one that allows more.
-
-        Requests:
-            None without `acl=`; otherwise getACL, when this client uses the queue for the first time.
-        """
-        if self.asked_acl is not None:
-            await warn_if_wider(self.zk, self.entries, self.asked_acl)
-
-    async def read_synced(self, path: str) -> Node | None:
-        """Return the node, None if it is missing, as it is after all earlier writes, whose answers may be lost."""
-        (answer,) = await read_synced(self.zk, self.path, GetData(path))
-        node: Node | None = result(answer)
-        return node
-
     def discard(self, path: str, session_id: int) -> asyncio.Future[None] | None:
         """Delete the ephemeral node `path` of the session for certain; return None if the session has ended.
 
@@ -111,7 +95,7 @@ class Nodes:
         A later claim of the item, or a session that has ended, keeps what it has.
         """
         if self.zk.session_id == session_id:
-            taken = await self.read_synced(self.taken_node(name))
+            taken = await read_after_loss(self.zk, self.taken_node(name))
             if taken is not None and taken.data == claim.encode():
                 discarded = self.discard(self.taken_node(name), session_id)
                 if discarded is not None:
@@ -152,21 +136,8 @@ class Nodes:
                     return
 
 
-def found(answer: Any) -> Any:
-    """Return the answer to a read, None if the node is missing.
-
-    Raises:
-        ServerError: if the server has refused the read for another reason.
-    """
-    if isinstance(answer, zkwire.NoNodeError):
-        return None
-    if isinstance(answer, BaseException):
-        raise answer
-    return answer
-
-
 def child_names(answer: object) -> list[str] | None:
-    """Return the children in the answer to a GetChildren or a GetChildrenAndStat; otherwise the same as `found`."""
-    children: Any = found(answer)
+    """Return the children in the answer to a GetChildren or a GetChildrenAndStat; otherwise the same as `result`."""
+    children: Any = result(answer)
     names: list[str] | None = children[0] if isinstance(children, tuple) else children
     return names

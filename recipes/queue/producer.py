@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 import zkwire
 from recipes.common.numbers import next_number
 from recipes.common.receipts import Receipts
-from recipes.common.retrying import read, until_answered
+from recipes.common.retrying import read, result, until_answered
 from recipes.common.waiting import Bound
 from recipes.line.contenders import look
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
-from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names, found
+from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import prefix
 from zkwire import GetChildren, GetData, Node, Transaction, WatchSet
 
@@ -154,7 +154,7 @@ class Producer:
         version, (entries, waiting) = await self._read_room(
             GetData(self._nodes.entries), GetChildren(self._nodes.producers)
         )
-        parent: Node | None = found(entries)
+        parent: Node | None = result(entries)
         count = 0 if parent is None else parent.stat.num_children
         if count > most:
             return None
@@ -194,7 +194,7 @@ class Producer:
         while True:
             # In order: a count that is older than the version proves nothing.
             answer, *answers = await read(self._zk, GetData(self._nodes.room), *more, in_order=True)
-            room: Node | None = found(answer)
+            room: Node | None = result(answer)
             if room is not None:
                 break
             await self._nodes.make()
@@ -271,7 +271,7 @@ class Producer:
         Otherwise a put is refused because another client has created a node with the next name by hand.
         """
         (answer,) = await read(self._zk, GetData(self._nodes.entries))
-        entries: Node | None = found(answer)
+        entries: Node | None = result(answer)
         return entries is not None and next_number(entries.stat) >= LAST_NUMBER
 
     def _leave_out(self, count: int, transaction: Transaction) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Final
 
 import zkwire
-from recipes.common.retrying import read, until_answered
+from recipes.common.retrying import read, result, until_answered
 from recipes.common.warn_once import WarnOnce
-from recipes.queue.nodes import Nodes, found
+from recipes.queue.nodes import Nodes
 from zkwire import GetData, Node, ZooKeeperError, join_path
 
 _log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ def checked(item: object) -> Node | None:
         raise UnusableItemError(UNREADABLE)
     if isinstance(item, zkwire.ProtocolError):
         raise UnusableItemError(TOO_LARGE)
-    node: Node | None = found(item)
+    node: Node | None = result(item)
     if node is not None and node.stat.num_children:
         raise UnusableItemError(HAS_CHILDREN)
     return node

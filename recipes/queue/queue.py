@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Self, TypeAlias, TypeVar
 
 from recipes.common.arguments import checked_within
+from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import bounded
 from recipes.line.contenders import Contender
@@ -132,7 +133,7 @@ class Queue:
             raise ValueError(f"{len(wanted)} items at once never find room in a queue of {self.maxsize}")
         if not wanted:
             return
-        await self._nodes.check_acl()
+        await warn_if_wider(self._zk, self._nodes.entries, self._nodes.asked_acl)
         try:
             await self._producer.put(wanted, within)
         finally:
@@ -226,7 +227,7 @@ class Queue:
     async def _take_within(self, within: float | None, take: Take[T]) -> T:
         """Take an item that is there, or else wait for one; after an expired session begin again."""
         checked_within(within)
-        await self._nodes.check_acl()
+        await warn_if_wider(self._zk, self._nodes.entries, self._nodes.asked_acl)
         async with bounded(within, f"the queue {self.path} had no item") as bound:
             taken = await until_answered(self._zk, take)
             if taken is not None:

@@ -146,4 +146,4 @@ def test_an_answer_is_a_value_or_nothing_or_an_error_that_says_what_may_have_hap
     assert retrying.result(b"a") == b"a"
     assert retrying.result(refusal(NoNodeError)) is None
     with pytest.raises(BadVersionError, match="it may have been carried out"):
-        retrying.result(refusal(BadVersionError))
+        retrying.result_after_loss(refusal(BadVersionError))
