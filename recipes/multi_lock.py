@@ -32,7 +32,6 @@ class MultiLease(Holding):
         super().__init__(zk, ", ".join(leases))
         self._leases = dict(leases)
         self.leases = MappingProxyType(self._leases)
-        self._is_released = False
         for lease in self._leases.values():
             lease.enter_body(self)
 
@@ -43,11 +42,6 @@ class MultiLease(Holding):
     def tokens(self) -> dict[str, int]:
         """The fencing token of each lock, by the lock's path.  Give a store the token of the lock that guards it."""
         return {path: lease.token for path, lease in self.leases.items()}
-
-    @property
-    def is_released(self) -> bool:
-        """Whether `release` was called."""
-        return self._is_released
 
     def _seconds_left(self) -> float:
         return 0.0 if self.is_over else min(lease.certain_for() for lease in self._leases.values())
@@ -61,7 +55,7 @@ class MultiLease(Holding):
         """
         if self._loss is not None:
             raise copy(self._loss)  # each call would add its traceback to one object
-        if self._is_released:
+        if self.is_released:
             raise RuntimeError(f"the locks {self._described} were released")
         for lease in self._leases.values():
             lease.check()
@@ -94,9 +88,9 @@ class MultiLease(Holding):
             The locks are released anyway.
         """
         same_loop(self._loop, self._described)
-        if self._is_released or await self.is_left_to_bodies():
+        if self.is_released or await self.is_left_to_bodies():
             return
-        self._is_released = True
+        self._depth = 0
         for lease in self._leases.values():
             lease.leave_body(self)
         releasing = start_release(self._leases.values())

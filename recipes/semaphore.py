@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 import zkwire
+from recipes.common.arguments import check_number
 from recipes.common.retrying import read_synced, until_answered
 from recipes.line.contenders import Contender, look
 from recipes.line.lease import Lease
@@ -62,10 +63,7 @@ def checked_permits(permits: int) -> int:
         TypeError: if it is not a whole number.
         ValueError: if it is less than 1 or too large.
     """
-    if isinstance(permits, bool) or not isinstance(permits, int):
-        raise TypeError(f"permits must be a whole number, not {permits!r}")
-    if not 1 <= permits <= MOST_PERMITS:
-        raise ValueError(f"permits must be at least 1 and at most {MOST_PERMITS}, not {permits!r}")
+    check_number(f"permits must be a whole number from 1 to {MOST_PERMITS}", permits, 1, MOST_PERMITS)
     return permits
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from recipes.common.arguments import checked_data
+from recipes.common.arguments import check_number, checked_data
 from recipes.common.receipts import ANY_VERSION, ExactWriter
 from recipes.common.shared_nodes import read_or_create
 from recipes.common.streams import DecodedStream
@@ -83,10 +83,7 @@ class SharedValue:
             multi.
         """
         checked_data(value)
-        if isinstance(version, bool) or not isinstance(version, int):
-            raise TypeError(f"version is a whole number, not {version!r}")
-        if version < 0:
-            raise ValueError(f"version is a number that `get` returned, from 0, not {version!r}; `set` replaces any")
+        check_number("version is a number that `get` returned, from 0; `set` replaces any", version, 0)
         async with self._writing:
             if await self._writer.write(value, version):
                 return True

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import zkwire
 from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
-from recipes.common.arguments import checked_within
+from recipes.common.arguments import check_number, checked_within
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
 from zkwire import Client, GetChildren, GetData, Node, SessionState, validate_path
@@ -145,10 +145,8 @@ class Cache:
         depth: int | None = None,
         within: float | None = None,
     ) -> None:
-        if depth is not None and (isinstance(depth, bool) or not isinstance(depth, int)):
-            raise TypeError(f"depth is a number of levels or None, not {depth!r}")
-        if depth is not None and depth < 0:
-            raise ValueError(f"depth is a number of levels from 0, not {depth!r}")
+        if depth is not None:
+            check_number("depth is a number of levels from 0, or None", depth, 0)
         if not recursive and depth is not None and depth > 1:
             raise ValueError(f"a cache that is not recursive has at most 1 level below its node, not {depth}")
         self.path = validate_path(path)

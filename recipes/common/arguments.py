@@ -1,6 +1,8 @@
 """Checks of arguments that several recipes take."""
 
 import asyncio
+from math import inf
+from types import UnionType
 from typing import Any
 
 
@@ -16,6 +18,22 @@ def current_task() -> asyncio.Task[Any]:
     return task
 
 
+def check_number(allowed: str, value: object, least: int, most: float = inf, kind: type | UnionType = int) -> None:
+    """Raise an error unless `value` is a number of the `kind`, from `least` to `most`.
+
+    Args:
+        allowed: The beginning of the error message: what the value may be.
+
+    Raises:
+        TypeError: if it is not of the kind; True and False are none.
+        ValueError: if it is less or more.
+    """
+    if isinstance(value, bool) or not isinstance(value, kind):
+        raise TypeError(f"{allowed}, not {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{allowed}, not {value!r}")
+
+
 def checked_within(within: float | None) -> float | None:
     """Return `within` if it can limit a wait: None, or a number of seconds that is at least 0.
 
@@ -23,12 +41,8 @@ def checked_within(within: float | None) -> float | None:
         TypeError: if it is neither a number nor None.
         ValueError: if it is less than 0.
     """
-    if within is None:
-        return None
-    if isinstance(within, bool) or not isinstance(within, int | float):
-        raise TypeError(f"within is a number of seconds or None, not {within!r}")
-    if not within >= 0:
-        raise ValueError(f"within is a number of seconds from 0, not {within!r}")
+    if within is not None:
+        check_number("within is a number of seconds from 0, or None", within, 0, kind=int | float)
     return within
 
 

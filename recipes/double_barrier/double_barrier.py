@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 import zkwire
-from recipes.common.arguments import checked_within
+from recipes.common.arguments import check_number, checked_within
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import read, read_synced, result, until_answered
 from recipes.common.shared_nodes import make_container
@@ -44,10 +44,7 @@ class DoubleBarrier:
     """
 
     def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] | None = None) -> None:
-        if isinstance(count, bool) or not isinstance(count, int):
-            raise TypeError(f"count is a whole number of members, not {count!r}")
-        if count < 1:
-            raise ValueError(f"count is at least 1 member, not {count!r}")
+        check_number("count is a whole number of members from 1", count, 1)
         self._zk = zk
         self.path = validate_path(path)
         self.count = count
@@ -56,7 +53,7 @@ class DoubleBarrier:
         self._fixed_acl = READ_ONLY_ACL if acl is None else acl
         self._ready = join_path(self.path, READY)
         self._unique = ""  # the part of our node's name before its number; "" until a node is created
-        self._own: str | None = None  # the name of our node
+        self._own = ""  # the name of our node
         self._session_id: int  # of our node
         self._round: Round | None = None
         self._is_busy = False
@@ -107,7 +104,7 @@ class DoubleBarrier:
         checked_within(within)
         if self._round is not None or self._is_busy:
             raise RuntimeError(f"this member of {self.path} has entered already: leave it first")
-        self._unique, self._own = "", None
+        self._unique = self._own = ""
         self._round = await self._do(self._enter, within, f"{self.count} members did not come to {self.path}")
 
     async def leave(self, *, within: float | None = None) -> None:
@@ -216,7 +213,7 @@ class DoubleBarrier:
                         if not is_round(found):
                             self._warnings.warn(self._ready, "names no members of a round, so it is deleted")
                         await self._end_round(found)
-                    elif await self._are_members([self._own or "", present[0]], watches):
+                    elif await self._are_members([self._own, present[0]], watches):
                         bound.must_wait()
                         await watches.next()
                     names = await self._list()
@@ -278,7 +275,7 @@ class DoubleBarrier:
         bound.must_wait()
         stat, _ = await self._zk.exists_and_watch(self._ready, into=watches)
         if stat is None:
-            if not await self._are_members([self._own or ""], watches):
+            if not await self._are_members([self._own], watches):
                 return False
             await watches.next()
         return True
@@ -317,16 +314,14 @@ class DoubleBarrier:
     # -- leaving ----------------------------------------------------------------------------------------------------
 
     async def _leave(self, entered: Round, bound: Bound) -> None:
-        own = self._own
-        assert own is not None
         while True:
             names = await self._list()
             present = self._present(entered, names)
-            other = to_wait_for(own, present)
+            other = to_wait_for(self._own, present)
             if other is not None:
                 bound.must_wait()
-                await self._wait_for(other, is_last=own == present[0])
-            elif own not in present:
+                await self._wait_for(other, is_last=self._own == present[0])
+            elif self._own not in present:
                 if READY in names:
                     await self._end_round(entered)
                 return
@@ -382,8 +377,8 @@ class DoubleBarrier:
 
     @property
     def _own_path(self) -> str:
-        return join_path(self.path, self._own or "")
+        return join_path(self.path, self._own)
 
     def _discard_own(self) -> asyncio.Future[None] | None:
         """Remove our node if we have one, and return the future of its removal."""
-        return None if self._own is None else self._zk.discard(self._own_path)
+        return self._zk.discard(self._own_path) if self._own else None

@@ -23,13 +23,13 @@ def count_of(name: str) -> int | None:
     return int(match[1]) if match and sequence(name) is not None else None
 
 
-def in_order(names: Iterable[str], own: str | None) -> list[str]:
+def in_order(names: Iterable[str], own: str) -> list[str]:
     """Return those of `names` that are names of members, in the order in which the members came.
 
     Args:
         own: The name of the member that asks.
     """
-    return numbers.in_order(filter(count_of, names), sequence(own or "") or 0)
+    return numbers.in_order(filter(count_of, names), sequence(own) or 0)
 
 
 def is_round(names: Sequence[str]) -> bool:

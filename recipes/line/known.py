@@ -6,8 +6,7 @@ What is forgotten costs some requests more.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -44,13 +43,14 @@ class KnownLine:
     Attributes:
         children: The newest list that its waiting tickets share.
         lists: How many of its tickets list the line at present: a ticket adds 1 while it does.
+        makers: The same, of those that create the line's node.
         order: Lets one try of a TryLock at this path run at a time.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.children = CachedChildren()
-        self.lists = 0
+        self.lists = self.makers = 0
         self.order = asyncio.Lock()
         self._flights: dict[bool, SingleFlight[list[Any]]] = {}
         self._warnings = WarnOnce(_log, f"the line {path}")
@@ -237,33 +237,20 @@ class KnownParents:
 
     def __init__(self) -> None:
         self._until: dict[str, float] = {}
-        self._being_made: set[str] = set()
 
     def to_create(self, path: str, now: float) -> list[str]:
         """Return which nodes to create before a child of `path`: those below the lowest known one, top first.
 
         If none is known, the parent of `path` is taken for existing: a lock for each order or message is the usual
-        case, and all of them have one parent.  If another ticket of this client is creating `path`, there is nothing to
-        create: our request comes after that one, and if it fails, so does ours.
+        case, and all of them have one parent.
         """
-        if self._until.get(path, 0.0) > now or path in self._being_made:
+        if self._until.get(path, 0.0) > now:
             return []
         nodes = ancestors(path)
         for number in range(len(nodes) - 1, 0, -1):
             if nodes[number - 1] in self._until:
                 return nodes[number:]
         return nodes[-1:]
-
-    @contextmanager
-    def creating(self, path: str) -> Iterator[None]:
-        """Record that `path` is being created, as long as the block runs; its creates are sent in this very step."""
-        is_first = path not in self._being_made
-        self._being_made.add(path)
-        try:
-            yield
-        finally:
-            if is_first:
-                self._being_made.discard(path)
 
     def entered(self, path: str, now: float, *, is_ours: bool) -> None:
         """Record that a ticket was created below `path`, so that this node and all above it exist.

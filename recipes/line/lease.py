@@ -69,12 +69,13 @@ class Holding:
 
     _noun: ClassVar = "lock"
 
-    __slots__ = ("_bodies", "_described", "_loop", "_loss", "_over", "_zk")
+    __slots__ = ("_bodies", "_depth", "_described", "_loop", "_loss", "_over", "_zk")
 
     def __init__(self, zk: Client, described: str) -> None:
         self._zk = zk
         self._described = described
         self._loop = asyncio.get_running_loop()
+        self._depth = 1  # how many times it was acquired more often than released
         self._bodies: list[Body] = []  # the innermost last
         self._loss: LockLostError | None = None
         # Completed at the end of the lease, with the future of the removal of its nodes if that was started.
@@ -83,7 +84,7 @@ class Holding:
     @property
     def is_released(self) -> bool:
         """Whether `release` was called as often as the lock was acquired."""
-        raise NotImplementedError
+        return self._depth == 0
 
     @property
     def is_over(self) -> bool:
@@ -191,7 +192,7 @@ class Lease(Holding):
             loss.
     """
 
-    __slots__ = ("_depth", "_is_awaited", "_session_id", "_successors", "_unwatched", "path", "ticket", "token")
+    __slots__ = ("_is_awaited", "_session_id", "_successors", "_unwatched", "path", "ticket", "token")
 
     def __init__(
         self, zk: Client, ticket: Ticket, successors: Successors | None = None, *, is_awaited: bool = True
@@ -203,7 +204,6 @@ class Lease(Holding):
         self._session_id = ticket.node.session_id
         self._is_awaited = is_awaited  # whether another client may wait until the node is gone
         self._successors = successors
-        self._depth = 1
         self._unwatched = known_of(zk).unwatched
         zk.need_certainty()
         zk.on_uncertain.add(self._certainty_ended)
@@ -230,11 +230,6 @@ class Lease(Holding):
         return f"<{kind} {self.path}, {state}, token {self.token}, session {describe_session(self._session_id)}>"
 
     # -- state ------------------------------------------------------------------------------------------------------
-
-    @property
-    def is_released(self) -> bool:
-        """Whether `release` was called as often as the lock was acquired."""
-        return self._depth == 0
 
     def check(self) -> None:
         """Return if the lock is certain to be held.

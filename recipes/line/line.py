@@ -11,14 +11,13 @@ docs/waiting-line.md has the whole argument.
 
 import asyncio
 from collections.abc import Callable, Container, Sequence
-from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import any_transient, pause_if_transient, raise_unless_renewed, until_answered
+from recipes.common.retrying import any_transient, pause_if_transient, raise_unless_renewed
+from recipes.common.shared_nodes import make_container
 from recipes.common.this_process import or_described
 from recipes.line.contenders import diagnose_before
 from recipes.line.known import known_of, line_of
@@ -224,7 +223,7 @@ class Line:
             chain = HashChain(unique, self._links)
             unique = chain.id
         name = join_path(self.path, f"_c_{unique}-{self._prefix}")
-        parents = self._parents.to_create(self.path, loop.time()) if self._creates_at_once else []
+        parents = self._parents_unless_made() if self._creates_at_once else []
         while True:
             acl = self._ticket_acl()
             operations: list[Create | GetChildren | GetData] = [
@@ -235,13 +234,14 @@ class Line:
             if lists:
                 operations += [GetChildren(self.path), *self._rules.reads_slots()]
             known.lists += lists
+            known.makers += bool(parents)
             try:
-                with self._parents.creating(self.path) if parents else nullcontext():
-                    # The list goes after the create: a server executes the requests of a session in order, so the list
-                    # shows every ticket that comes before ours.  No later ticket can.
-                    answers = await zk.pipeline(operations)
+                # The list goes after the create: a server executes the requests of a session in order, so the list
+                # shows every ticket that comes before ours.  No later ticket can.
+                answers = await zk.pipeline(operations)
             finally:
                 known.lists -= lists
+                known.makers -= bool(parents)
             count = len(parents)
             created = answers[count]
             if not isinstance(created, BaseException):
@@ -282,10 +282,18 @@ class Line:
         every = zkwire.ancestors(self.path)
         if len(parents) == len(every):
             # The parents cannot be created like this: the chroot is missing, or the client has no right to create them.
-            # `ensure_path` creates them, or raises the reason.
-            ensure = partial(self._zk.ensure_path, self.path, container=True, acl=self._parents_acl)
-            await until_answered(self._zk, ensure, repeats=True)
+            # This creates them, or raises the reason.
+            await make_container(self._zk, self.path, self._parents_acl)
         elif not parents:  # the server has deleted the empty container meanwhile
             self._parents.was_missing(self.path)
-            return self._parents.to_create(self.path, asyncio.get_running_loop().time())
+            return self._parents_unless_made()
         return every
+
+    def _parents_unless_made(self) -> list[str]:
+        """Return which nodes to create before the ticket's; none if another ticket of this client is creating them.
+
+        Our request comes after that one, and if it fails, so does ours.
+        """
+        if self._known.makers:
+            return []
+        return self._parents.to_create(self.path, asyncio.get_running_loop().time())

@@ -15,9 +15,8 @@ Pure: knows nothing of servers and clocks.
 
 import math
 import re
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Final
+from typing import Final, NamedTuple
 
 _LINK: Final = 32  # bytes
 _ID: Final = 16  # bytes, of the last link
@@ -76,17 +75,15 @@ def _as_id(link: bytes) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-@dataclass(frozen=True, slots=True)
-class TicketData:
+class TicketData(NamedTuple):
     """What the holder has written into its ticket.
 
     Attributes:
-        is_shared: The holder only reads, and lets readers in beside it.
-        limit: The holder has promised to be done in so many seconds from the writing; None without a promise.
+        limit: The holder has promised to be done in so many seconds from the writing; None: it has promised nothing,
+            but it only reads, and lets readers in beside it.
     """
 
-    is_shared: bool = False
-    limit: float | None = None
+    limit: float | None
 
 
 def shared(link: str, data: bytes) -> bytes:
@@ -109,13 +106,13 @@ def parse(name: str, data: bytes, version: int) -> TicketData | None:
     line = _LINE.match(data)
     if line is None or not is_proven(name, version, line[2].decode()):
         return None
-    return TicketData(is_shared=True) if line[1] is None else TicketData(limit=float(line[1]))
+    return TicketData(None if line[1] is None else float(line[1]))
 
 
 def lets_readers_in(name: str, data: bytes, version: int) -> bool:
     """Return whether the client of the ticket `name` has written that readers are let in beside it."""
     written = parse(name, data, version)
-    return written is not None and written.is_shared
+    return written is not None and written.limit is None
 
 
 def without_line(name: str, data: bytes, version: int) -> bytes:

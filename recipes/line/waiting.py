@@ -401,7 +401,7 @@ class WaitingTicket:
         else:
             end = asyncio.get_running_loop().time() + written.limit * _PATIENCE
             self._promises.seen(name, node.stat.version, end)
-        if written is not None and written.is_shared and self._rules.ignores_shared:
+        if written is not None and written.limit is None and self._rules.ignores_shared:
             self._position.departed(name)
 
     async def _enforce_promises(self, end: float) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import zkwire
 from recipes.common import numbers
+from recipes.common.arguments import check_number
 
 DEFAULT_PRIORITY: Final = 100  # kazoo's
 LOWEST_PRIORITY: Final = 999
@@ -36,10 +37,8 @@ def check_priority(priority: int) -> None:
     Raises:
         ValueError: if it is not a priority, as TypeError.
     """
-    if isinstance(priority, bool) or not isinstance(priority, int):
-        raise TypeError(f"a priority is an int, not {priority!r}")
-    if not 0 <= priority <= LOWEST_PRIORITY:
-        raise ValueError(f"a priority is from 0, the most urgent, to {LOWEST_PRIORITY}, not {priority}")
+    allowed = f"a priority is a whole number from 0, the most urgent, to {LOWEST_PRIORITY}"
+    check_number(allowed, priority, 0, LOWEST_PRIORITY)
 
 
 def prefix(priority: int) -> str:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Self, TypeAlias, TypeVar
 
-from recipes.common.arguments import checked_within
+from recipes.common.arguments import check_number, checked_within
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import bounded
@@ -59,10 +59,7 @@ class Queue:
 
     def __init__(self, zk: Client, path: str, maxsize: int | None = None, *, acl: Sequence[ACL] | None = None) -> None:
         if maxsize is not None:
-            if isinstance(maxsize, bool) or not isinstance(maxsize, int):
-                raise TypeError(f"maxsize is an int or None, not {maxsize!r}")
-            if maxsize < 1:
-                raise ValueError(f"maxsize is at least 1, or None for no bound, not {maxsize}")
+            check_number("maxsize is a whole number from 1, or None for no bound", maxsize, 1)
         self._zk = zk
         self._nodes = Nodes(zk, path, acl)
         self._producer = Producer(self._nodes, maxsize)

@@ -183,19 +183,6 @@ def test_a_container_of_ours_is_known_for_half_a_minute_after_each_use_and_that_
     assert parents.to_create(LOCK, 1.0) == ["/a/b", LOCK]  # "/a" exists
 
 
-def test_a_path_is_created_once_at_a_time() -> None:
-    parents = KnownParents()
-    with parents.creating(LOCK):
-        assert (parents.to_create(LOCK, 0.0), parents.to_create("/a/b", 0.0)) == ([], ["/a/b"])
-        with parents.creating(LOCK):
-            pass
-        assert parents.to_create(LOCK, 0.0) == []
-    assert parents.to_create(LOCK, 0.0) == [LOCK]
-    with pytest.raises(KeyError), parents.creating(LOCK):
-        raise KeyError
-    assert parents.to_create(LOCK, 0.0) == [LOCK]
-
-
 def test_what_is_remembered_of_parents_has_a_bound_and_is_kept_up_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_PARENTS", 8)
     parents = KnownParents()

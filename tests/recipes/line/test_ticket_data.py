@@ -27,7 +27,6 @@ def test_a_limit_is_read_back_and_never_shorter(seconds: float, data: bytes) -> 
     assert found is not None
     assert found.limit is not None
     assert seconds <= found.limit <= seconds + 0.002
-    assert not found.is_shared
     assert written.endswith(data)
 
 
@@ -101,10 +100,8 @@ def test_clients_of_all_versions_of_this_package_write_the_same(seconds: float, 
     """They wait in one line, and believe each other."""
     assert ticket_data.limited(seconds, proof(1), b"x\ny") == f"zkwire limit {shown} {proof(1)}\nx\ny".encode()
     assert ticket_data.shared(proof(1), b"x\ny") == f"zkwire shared {proof(1)}\nx\ny".encode()
-    assert ticket_data.parse(NAME, f"zkwire limit {shown} {proof(1)}\n".encode(), 1) == TicketData(
-        is_shared=False, limit=float(shown)
-    )
-    assert ticket_data.parse(NAME, f"zkwire shared {proof(1)}\n".encode(), 1) == TicketData(is_shared=True, limit=None)
+    assert ticket_data.parse(NAME, f"zkwire limit {shown} {proof(1)}\n".encode(), 1) == TicketData(float(shown))
+    assert ticket_data.parse(NAME, f"zkwire shared {proof(1)}\n".encode(), 1) == TicketData(None)
 
 
 def test_the_data_of_the_caller_is_what_is_left_without_the_line() -> None:
