@@ -77,7 +77,7 @@ class Member:
             setData.
         """
         self._check_loop()
-        self._is_reported |= self._over.done()  # then this raises the error
+        self._is_reported = self._over.done()  # then this raises the error
         await self._node.set(data)
 
     async def leave(self) -> None:

@@ -121,15 +121,15 @@ async def take_the_name(stage: Scene) -> None:
 async def test_a_membership_ends_when_another_session_takes_the_name() -> None:
     async with scene() as stage:
         member = await Group(stage.zk, "/g").join("one", b"ours")
-        losing = asyncio.create_task(member.lost())
         await take_the_name(stage)
-        assert isinstance(await losing, NodeExistsError)
+        await until(member._over.done)
         assert not member.exists
         came = [await outcome(member.set(b"")) for _ in range(2)]
         assert isinstance(came[0], NodeExistsError)
         assert isinstance(came[1], NodeExistsError)
         assert came[0] is not came[1]
-        await member.leave()
+        await member.leave()  # raises nothing: `set` has raised the error
+        assert isinstance(await member.lost(), NodeExistsError)
         assert await Group(stage.other, "/g").members() == {"one": b"theirs"}
 
 

@@ -69,6 +69,7 @@ def test_the_name_before_another_one_comes_first(number: str, before: str) -> No
 def test_a_priority_is_from_0_to_999(priority: int) -> None:
     with pytest.raises(ValueError, match=str(priority)):
         check_priority(priority)
+    check_priority(min(999, abs(priority + 1)))
 
 
 @pytest.mark.parametrize("priority", [True, 1.0, "1", None])
