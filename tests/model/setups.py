@@ -20,9 +20,6 @@ SETUPS: Final = {
     "a writer behind readers": Setup((READ, WRITE, READ, WRITE), (3,), reconnects=1),
     "a writer and two readers": Setup((WRITE, READ, READ), (0, 1, 2), downgrades=1),
     "a semaphore that shrinks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1),
-    "a reader, with shared looks": Setup((WRITE, READ, WRITE, READ), (3,), reconnects=1, downgrades=1, shares=True),
-    "a semaphore, with shared looks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1, shares=True),
-    "a semaphore that grows": Setup((LOCK,) * 4, (3,), slots=1, sizes=(2,)),
     "a semaphore that shrinks and grows": Setup((LOCK,) * 2, (1,), slots=2, sizes=(1, 2), reconnects=1, evictions=1),
     "a lock, two tickets of a client": Setup((LOCK,) * 5, (3, 4), together=True, settled=True),
     "a reader and a writer of a client": Setup(
@@ -39,6 +36,9 @@ SETUPS: Final = {
 }
 
 MORE: Final = {
+    "a reader, with shared looks": Setup((WRITE, READ, WRITE, READ), (3,), reconnects=1, downgrades=1, shares=True),
+    "a semaphore, with shared looks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1, shares=True),
+    "a semaphore that grows": Setup((LOCK,) * 4, (3,), slots=1, sizes=(2,)),
     "a reader before a writer, with an operator": Setup(
         (WRITE, READ, WRITE), (1,), reconnects=1, downgrades=1, evictions=1
     ),

@@ -23,8 +23,8 @@ def _simulated() -> Iterator[None]:
     gc.collect()
 
 
-def first_failure(name: str) -> str:
-    return next(iter(failures(name, range(300))))[2]
+def first_failure(name: str, first: int = 0) -> str:
+    return next(iter(failures(name, range(first, first + 300))))[2]
 
 
 @pytest.mark.parametrize("name", ["read-write-lock", "election", "timed-lock", "multi-lock", "semaphore"])
@@ -36,7 +36,7 @@ def test_one_holder_too_many_is_found(name: str) -> None:
 
 def test_a_write_lease_that_stays_certain_while_it_lets_readers_in_is_found() -> None:
     with patch.object(WriteLease, "certain_for", Lease.certain_for):
-        assert "which is certain to write" in first_failure("read-write-lock")
+        assert "which is certain to write" in first_failure("read-write-lock", 240)  # one in some hundreds shows it
 
 
 def test_a_time_limit_that_the_waiters_count_too_short_is_found() -> None:
