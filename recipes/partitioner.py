@@ -15,6 +15,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from recipes.common.background import BackgroundBlock
+from recipes.common.this_process import one_line
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
 from recipes.lock import Lock
@@ -82,12 +83,6 @@ def _point(partition: str) -> int:
 
 def _points(member: str) -> tuple[int, ...]:
     return _POINTS.unpack(shake_128(member.encode()).digest(_POINTS.size))
-
-
-def _shown(data: bytes) -> str:
-    """Return the beginning of a member's data, for the log, without line breaks and the like."""
-    text = data[:100].decode(errors="replace")
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 class _Holding(Generic[P]):
@@ -316,12 +311,13 @@ class Partitioner(BackgroundBlock, Generic[P]):
         others = {name: data for name, data in members.items() if data != self._fingerprint}
         # By name: a member never changes its list, so changing data is not worth another warning.
         if others.keys() - self._others.keys():
+            shown = [f"{name}: {one_line(data.decode(errors='replace'))}" for name, data in sorted(others.items())]
             _log.warning(
                 "the member %s of %s divides %s, but these members divide another list among themselves: %s",
                 self.name,
                 self.path,
                 self._fingerprint.decode(),
-                "; ".join(f"{name}: {_shown(data)}" for name, data in sorted(others.items())[:_MOST_SHOWN]),
+                "; ".join(shown[:_MOST_SHOWN]),
             )
         self._others = others
         return [name for name in members if name not in others]

@@ -18,7 +18,7 @@ def current_task() -> asyncio.Task[Any]:
     return task
 
 
-def check_number(allowed: str, value: object, least: int, most: float = inf, kind: type | UnionType = int) -> None:
+def check_number(allowed: str, value: float, least: int, most: float = inf, kind: type | UnionType = int) -> None:
     """Raise an error unless `value` is a number of the `kind`, from `least` to `most`.
 
     Args:

@@ -36,7 +36,7 @@ def or_described(data: bytes | None) -> bytes:
 # Made once for each process; a fork has another process id, and so makes it again.
 @lru_cache(maxsize=2)
 def _describe(pid: int, program: str | None) -> bytes:
-    words = (_one_word(socket.gethostname()), str(pid), _one_line(_running_program() if program is None else program))
+    words = (_one_word(socket.gethostname()), str(pid), one_line(_running_program() if program is None else program))
     return " ".join(words).encode("utf-8", "backslashreplace")
 
 
@@ -50,9 +50,9 @@ def _running_program() -> str:
 
 
 def _one_word(text: str) -> str:
-    return "-".join(_one_line(text).split()) or "-"
+    return "-".join(one_line(text).split()) or "-"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return `text` without anything that a terminal would carry out, and not too long."""
     return "".join(each if each.isprintable() else "?" for each in text[:_LONGEST])

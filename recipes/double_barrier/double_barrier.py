@@ -320,29 +320,22 @@ class DoubleBarrier:
             other = to_wait_for(self._own, present)
             if other is not None:
                 bound.must_wait()
-                await self._wait_for(other, is_last=self._own == present[0])
+                with WatchSet() as watches:
+                    if self._own != present[0]:  # otherwise it is to be the last
+                        self._zk.discard(self._own_path)
+                    if await self._are_members([other], watches):
+                        await watches.next()
             elif self._own not in present:
                 if READY in names:
                     await self._end_round(entered)
                 return
-            elif await self._finish(has_ready=READY in names):
-                return
-
-    async def _wait_for(self, other: str, *, is_last: bool) -> None:
-        """Wait until `other` has left; delete our own node before that, unless we are to be the last."""
-        with WatchSet() as watches:
-            if not is_last:
-                self._zk.discard(self._own_path)
-            if await self._are_members([other], watches):
-                await watches.next()
-
-    async def _finish(self, *, has_ready: bool) -> bool:
-        """End the round, in which no other member is left; return whether that is done."""
-        transaction = self._zk.transaction()
-        transaction.delete(self._own_path)
-        if has_ready:
-            transaction.delete(self._ready)
-        return await self._commit(transaction)
+            else:  # no other member of the round is left: end it
+                transaction = self._zk.transaction()
+                transaction.delete(self._own_path)
+                if READY in names:
+                    transaction.delete(self._ready)
+                if await self._commit(transaction):
+                    return
 
     # -- entering and leaving ---------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ class KnownLine:
         children: The newest list that its waiting tickets share.
         lists: How many of its tickets list the line at present: a ticket adds 1 while it does.
         makers: The same, of those that create the line's node.
+        blocked_by: What made the last try of this client fail, and whether each was read; empty if it has succeeded.
         order: Lets one try of a TryLock at this path run at a time.
     """
 
@@ -55,7 +56,7 @@ class KnownLine:
         self._flights: dict[bool, SingleFlight[list[Any]]] = {}
         self._warnings = WarnOnce(_log, f"the line {path}")
         self._foreign: dict[str, None] = {}
-        self._blocked_by: dict[str, bool] = {}  # what made the last try fail, and whether each was read
+        self.blocked_by: dict[str, bool] = {}
 
     # -- its children -----------------------------------------------------------------------------------------------
 
@@ -128,15 +129,6 @@ class KnownLine:
 
     # -- tries --------------------------------------------------------------------------------------------------------
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether the last try of this client has failed."""
-        return bool(self._blocked_by)
-
-    def try_succeeded(self) -> None:
-        """Record that a try has succeeded."""
-        self._blocked_by = {}
-
     def to_read(self, first: Sequence[str], *, at_once: bool = False) -> list[str]:
         """Return those of `first`, the blockers that come first and make a try fail, that should be read now.
 
@@ -145,12 +137,12 @@ class KnownLine:
         again, other clients may use the name again.)  So a try of a lock that is held costs no read, and tries that
         follow each other cost one for each holder.
         """
-        before, self._blocked_by = self._blocked_by, {name: self._blocked_by.get(name, False) for name in first}
+        before, self.blocked_by = self.blocked_by, {name: self.blocked_by.get(name, False) for name in first}
         return [name for name in first if name in self._foreign or before.get(name, not at_once) is False]
 
     def was_read(self, name: str) -> None:
         """Record that the blocker `name` was read, and is a ticket."""
-        self._blocked_by[name] = True
+        self.blocked_by[name] = True
 
 
 class CachedChildren:

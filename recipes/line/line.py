@@ -114,7 +114,7 @@ class Line:
         """
         while True:
             try:
-                if (self._rules.looks_first or self._known.has_failed) and not await self._is_free():
+                if (self._rules.looks_first or self._known.blocked_by) and not await self._is_free():
                     return None
                 waiting = await self._enter()
                 await waiting.find_out()
@@ -124,7 +124,7 @@ class Line:
             except EvictedError:
                 continue
             if waiting.owns:
-                self._known.try_succeeded()
+                self._known.blocked_by = {}
                 return waiting.ticket
             await waiting.ticket.removal.start()
             # A ticket that was first, but whose session is not certain to be alive, says nothing about the lock.

@@ -52,11 +52,6 @@ class Rules:
     ignores_shared: bool = False
     looks_first: bool = False
 
-    @property
-    def path(self) -> str:
-        """The line's node."""
-        return self.known.path
-
     def reads_slots(self) -> list[GetData]:
         """Return the request for the number of slots if it is in the line's node.
 
@@ -84,7 +79,7 @@ class Rules:
         """
         if position.is_free:
             return
-        path, known = self.path, self.known
+        path, known = self.known.path, self.known
         to_read = known.to_read(position.first, at_once=self.looks_first)
         if self.ignores_shared and len(position.before) == 1:
             to_read = position.first
@@ -177,7 +172,7 @@ class WaitingTicket:
                 await self._look_again()  # that may have taken long, and nothing has watched the node
             if self.is_lost:
                 raise EvictedError
-            diagnose_before(self._rules.path, position)
+            diagnose_before(self._rules.known.path, position)
         except BaseException:
             self.ticket.give_up()
             raise
@@ -224,7 +219,7 @@ class WaitingTicket:
                 self._take_events()
         except BaseException:
             self.ticket.give_up()
-            diagnose_before(self._rules.path, position)
+            diagnose_before(self._rules.known.path, position)
             raise
         finally:
             self._shared.leave()
@@ -243,7 +238,7 @@ class WaitingTicket:
         machine, which should get the processor first.
         """
         watches, position = self._watches, self._position
-        decisive = [join_path(self._rules.path, name) for name in position.before] if position.is_armed else []
+        decisive = [join_path(self._rules.known.path, name) for name in position.before] if position.is_armed else []
         self._keep_certain(bool(decisive))
         watches.set_callback(None if decisive else yield_processor)
         return watches.ready(urgent=decisive)
@@ -264,7 +259,7 @@ class WaitingTicket:
                 self._take_departure(event.path)
             elif event.type is WatchEventType.CHILDREN:
                 position.children_changed()
-            elif event.path == self._rules.path:
+            elif event.path == self._rules.known.path:
                 position.slots_changed()
             elif event.path == ticket.node.path:
                 starts_over = True  # its deletion would go unnoticed from now on
@@ -305,7 +300,8 @@ class WaitingTicket:
         If many tickets of this client list the line, this one shares a list, when its own node is watched.
         """
         rules, position, watches = self._rules, self._position, self._watches
-        path, known = rules.path, rules.known
+        known = rules.known
+        path = known.path
         watches_children = position.watches_children
         lists = position.needs_list
         if lists and known.is_busy and not watches_children:
@@ -418,7 +414,7 @@ class WaitingTicket:
         for name, version in self._promises.broken(loop.time()):
             try:
                 if name in self._position.before:
-                    await self._zk.delete(join_path(self._rules.path, name), version)
+                    await self._zk.delete(join_path(self._rules.known.path, name), version)
                     self._take_departure(name)
             except zkwire.ConnectionLostError:
                 continue  # it may have been deleted: the list that follows the reconnect will show it

@@ -20,7 +20,7 @@ from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import prefix
-from zkwire import GetChildren, GetData, Node, Transaction, WatchSet
+from zkwire import GetChildren, GetData, Node, WatchSet
 
 # A producer that came too late so often, because others put first, enters the waiting line.
 _MOST_FAILURES: Final = 3
@@ -228,8 +228,14 @@ class Producer:
             if version is not None:
                 transaction.set(self._nodes.room, self._room_data, version)
             if is_renewing:
-                self._renew_numbers(transaction)
-            self._leave_out(left_out, transaction)
+                # `taken` must be empty too: a new item could get the name of one that another program is taking.
+                for parent in (self._nodes.taken, self._nodes.entries):
+                    transaction.delete(parent)
+                    transaction.create(parent, acl=self._nodes.acl)
+            # Each child that is created uses up a number, also if it is deleted again.
+            for _ in range(left_out):
+                transaction.create(self._nodes.entry("left-out"), acl=self._nodes.acl)
+                transaction.delete(self._nodes.entry("left-out"))
             for priority, data in items:
                 path = self._nodes.entry(prefix(priority))
                 transaction.create(path, data, sequential=True, acl=self._nodes.fixed_acl)
@@ -273,19 +279,3 @@ class Producer:
         (answer,) = await read(self._zk, GetData(self._nodes.entries))
         entries: Node | None = result(answer)
         return entries is not None and next_number(entries.stat) >= LAST_NUMBER
-
-    def _leave_out(self, count: int, transaction: Transaction) -> None:
-        """Leave out the next `count` numbers: each child that is created uses one up, also if it is deleted again."""
-        child = self._nodes.entry("left-out")
-        for _ in range(count):
-            transaction.create(child, acl=self._nodes.acl)
-            transaction.delete(child)
-
-    def _renew_numbers(self, transaction: Transaction) -> None:
-        """Make the numbers of the items begin again: create the parents again, if both are empty.
-
-        `taken` must be empty too: a new item could get the name of one that another program is taking.
-        """
-        for parent in (self._nodes.taken, self._nodes.entries):
-            transaction.delete(parent)
-            transaction.create(parent, acl=self._nodes.acl)
