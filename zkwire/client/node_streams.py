@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from zkwire.client.operations import Node
 from zkwire.client.requester import Requester
 from zkwire.client.streams import Stream
-from zkwire.client.watch import WatchEvent, WatchSet
+from zkwire.client.watch import Watch, WatchEvent, WatchSet
 from zkwire.errors import NoNodeError, SessionExpiredError
 from zkwire.wire.jute import Record
 from zkwire.wire.requests import ExistsRequest, GetChildren2Request, GetDataRequest, Request
@@ -184,7 +184,8 @@ class NodeStream(ValueStream[T | None]):
     async def _ask(self, request: Request[R], kind: WatchKind) -> R | None:
         """Send `request` and return the reply, or None if the node is absent; its watch replaces all earlier ones."""
         self._disarm()
-        return await self._found(self._requester.ask(request, self._requester.watch(self.path, self._watches), kind))
+        watch = Watch(self._requester.requests, self._server_path, self.path, self._watches)
+        return await self._found(self._requester.ask(request, watch, kind))
 
 
 class DataStream(NodeStream[Node]):

@@ -51,15 +51,9 @@ class Reading(Verbs):
         Returns:
             The Stat or None, and the watch.
         """
-        watch = self._requester.watch(path, into)
-        try:
-            reply = await self._ask(ExistsRequest(self._server_path(path), True), watch.watcher, WatchKind.EXIST)
-        except NoNodeError:  # unlike the other reads, exists sets its watch on an absent node as well
-            return None, watch
-        except BaseException:
-            watch.cancel()
-            raise
-        return reply.stat, watch
+        request = ExistsRequest(self._server_path(path), True)
+        reply, watch = await self._requester.ask_and_watch(request, path, into, WatchKind.EXIST)
+        return reply and reply.stat, watch
 
     async def get(self, path: str) -> Node:
         """Return the node's data and Stat (request: getData).

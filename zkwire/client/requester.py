@@ -23,8 +23,7 @@ from zkwire.client.operations import (
     new_node,
 )
 from zkwire.client.watch import Watch, WatchSet
-from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError
-from zkwire.session.observer import SessionState
+from zkwire.errors import ConnectionLostError, NoNodeError, ProtocolError, ServerError, SessionError, ZooKeeperError
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
@@ -36,7 +35,6 @@ from zkwire.wire.records import ACL, OPEN_ACL
 from zkwire.wire.requests import Request
 from zkwire.wire.watch_table import Watcher, WatchKind
 
-_FINAL_STATES: Final = (SessionState.EXPIRED, SessionState.AUTH_FAILED, SessionState.CLOSED)
 _ERRORS_WITH_PATH: Final = (ServerError, ConnectionLostError, ProtocolError, RequestTooLargeError)
 
 # Tuples of entries that passed the check lately, by their ids.  Neither they nor their entries can change.
@@ -96,9 +94,11 @@ class Requester:
             del future
 
     async def ask_and_watch(
-        self, request: Request[R], path: str, into: WatchSet | None, kind: WatchKind
-    ) -> tuple[R, Watch]:
+        self, request: Request[Any], path: str, into: WatchSet | None, kind: WatchKind
+    ) -> tuple[Any, Watch]:
         """Send a read that sets a watch, and return its reply and the watch; if it is refused, no watch is left.
+
+        Unlike the other reads, exists sets its watch on an absent node as well: then the reply is None.
 
         Args:
             request: The read.
@@ -109,7 +109,9 @@ class Requester:
         watch = Watch(self.requests, request.subject or "", path, into)
         try:
             return await self.ask(request, watch.watcher, kind), watch
-        except BaseException:
+        except BaseException as error:
+            if kind is WatchKind.EXIST and isinstance(error, NoNodeError):
+                return None, watch
             watch.cancel()
             raise
 
@@ -204,10 +206,6 @@ class Requester:
         if isinstance(error, _ERRORS_WITH_PATH) and error.path is not None:
             error.path = paths.strip_chroot(self.chroot, error.path)
 
-    def watch(self, path: str, into: WatchSet | None) -> Watch:
-        """Return a new watch for the caller's `path`; give it to the request that sets it."""
-        return Watch(self.requests, self.server_path(path), path, into)
-
     def unique_id(self) -> str:
         """Return a new UUID; see Client.unique_id."""
         digits = f"{self._rng.getrandbits(128) & _RANDOM_BITS | _UUID_BITS:032x}"
@@ -225,7 +223,7 @@ class Requester:
     @property
     def is_over(self) -> bool:
         """Whether the session has ended and no other will follow it."""
-        return self.session.states.now in _FINAL_STATES
+        return self.requests.refusal is not None
 
 
 def results_of(requester: Requester, reply: MultiReply, asked: Sequence[Request[Any]]) -> list[Any]:
@@ -279,6 +277,7 @@ def creation(chroot: str, create: Create, *, with_stat: bool = False, protection
         # A sequential node at "/" gets a name that is only a number.  With the chroot /app it must become
         # /app/0000000001, below the chroot: without the slash the server would create /app0000000001 beside it.
         full_path = f"{chroot}/" if path == "/" and sequential else paths.add_chroot(chroot, path)
+    # Nearly always it was checked.  `_CHECKED` keeps the tuple, and so no other object gets its id.
     entries = acl if id(acl) in _CHECKED else checked_acl(acl)
     content = data if type(data) is bytes else checked_data(data)
     if create.container:
@@ -291,26 +290,19 @@ def creation(chroot: str, create: Create, *, with_stat: bool = False, protection
     if create.ttl is not None:
         if create.ephemeral:
             raise ValueError(f"{path}: an ephemeral node cannot have a ttl: it is deleted with its session")
+        wanted = f"a number of seconds, at least 0.001 and at most {_LONGEST_TTL / 1000}"
+        check_number("ttl", create.ttl, int | float, wanted, least=0.001, most=_LONGEST_TTL / 1000)
         ttl_flags = requests.TTLFlags.SEQUENTIAL if sequential else requests.TTLFlags.PERSISTENT
         create_ttl = requests.RecoveredCreateTTLRequest if recover else requests.CreateTTLRequest
-        return create_ttl(full_path, content, entries, ttl_flags, _milliseconds(create.ttl))
+        return create_ttl(full_path, content, entries, ttl_flags, round(create.ttl * 1000))
     flags = requests.CreateFlags.EPHEMERAL * create.ephemeral | requests.CreateFlags.SEQUENTIAL * sequential
     if recover:
         return requests.RecoveredCreate2Request(full_path, content, entries, flags)
     return (requests.Create2Request if with_stat else requests.CreateRequest)(full_path, content, entries, flags)
 
 
-def _milliseconds(ttl: float) -> int:
-    wanted = f"a number of seconds, at least 0.001 and at most {_LONGEST_TTL / 1000}"
-    check_number("ttl", ttl, int | float, wanted, least=0.001, most=_LONGEST_TTL / 1000)
-    return round(ttl * 1000)
-
-
 def checked_acl(acl: Sequence[ACL]) -> Sequence[ACL]:
     """Return the entries of `acl` if they can be encoded."""
-    # Nearly always: no need to check it again.  The entry keeps the tuple, and so no other object gets its id.
-    if id(acl) in _CHECKED:
-        return acl
     wanted = "acl must be a sequence of zkwire.ACL, each of an int and two str"
     # The errors do not show the values: an id may contain the hash of a password.
     if not isinstance(acl, Iterable):

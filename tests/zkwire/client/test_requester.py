@@ -243,26 +243,29 @@ def test_an_acl_of_another_type_is_refused_with_the_types_that_it_has(acl: Any, 
 
 
 def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def checked(acl: Any) -> Any:
+        return creation("", Create("/a", acl=acl)).acl
+
     monkeypatch.setattr(module, "_MOST_CHECKED", 3)
     monkeypatch.setattr(module, "_CHECKED", type(module._CHECKED)())  # without the entries of other tests
     entries = (ACL(Perms.READ, "world", "anyone"),)
-    assert checked_acl(entries) == list(entries)
-    assert checked_acl(entries) is entries
+    assert checked(entries) == list(entries)
+    assert checked(entries) is entries
     others = (ACL(Perms.WRITE, "world", "anyone"),)
-    assert checked_acl(others) == list(others)
-    assert checked_acl(others) is others
-    assert checked_acl(entries) is entries
+    assert checked(others) == list(others)
+    assert checked(others) is others
+    assert checked(entries) is entries
     changing: list[Any] = list(entries)
-    assert checked_acl(changing) == changing
+    assert checked(changing) == changing
     changing.append("read")
     with pytest.raises(TypeError, match="number 1 is str"):
-        checked_acl(changing)
+        checked(changing)
     too_large = (ACL(2**40, "world", "anyone"),)
     for _ in range(2):
         with pytest.raises(ValueError, match="number 0"):
-            checked_acl(too_large)
+            checked(too_large)
     for number in range(20):
         many = (ACL(Perms.READ, "digest", f"user-{number}:x"),)
-        assert checked_acl(many) == list(many)
-        assert checked_acl(many) is many
+        assert checked(many) == list(many)
+        assert checked(many) is many
         assert len(module._CHECKED) <= 3
