@@ -123,7 +123,7 @@ class Fault:
         self.code = code  # with which error it answers
         self.seconds = seconds  # for how long it delays
         self._opcodes = _opcodes(operation)
-        self._path = path
+        self._path = re.compile(re.escape(path)) if isinstance(path, str) else path
         self._session = None if session is None else signed(session)
         self._to_pass = nth - 1
         self._left = times
@@ -166,8 +166,6 @@ class Fault:
             return False
         if self._path is None:
             return True
-        if isinstance(self._path, str):
-            return self._path in request.paths()
         return any(path is not None and self._path.fullmatch(path) for path in request.paths())
 
     async def until_hit(self, hits: int = 1) -> None:

@@ -177,9 +177,7 @@ class Server(Faults):
         self.is_paused = False
         for link in list(self._links):
             link.drop()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._on_timer()  # which sets no other
         if self._listener is not None and self._socket is not None:
             with contextlib.suppress(NotImplementedError):  # the loop does not accept by add_reader
                 asyncio.get_running_loop().remove_reader(self._socket.fileno())

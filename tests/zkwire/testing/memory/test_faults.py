@@ -71,6 +71,7 @@ def test_a_name_is_for_all_that_do_so_a_class_or_number_for_one(operation: Any, 
 def test_paths_are_exact_or_patterns_and_looked_for_in_transactions() -> None:
     faults = Faults()
     faults.drop_after(path="/a", times=None)
+    faults.drop_after(path="/.", times=None)  # no pattern
     assert hits(faults, GET_A, GET_B, MULTI, READS) == [1, 0, 1, 1]
     faults = Faults()
     faults.drop_after(path=re.compile("/[b-z]"), times=None)

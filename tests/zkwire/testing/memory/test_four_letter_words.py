@@ -79,7 +79,11 @@ def _keys(answer: str, separator: str) -> set[str]:
     return {line.partition(separator)[0] for line in answer.splitlines()}
 
 
-async def test_dump_says_when_sessions_end_by_the_servers_clock() -> None:
-    clock = VirtualClock(wall=1_770_000_000.0)  # 2026-02-02 02:40:00 UTC
+async def test_a_server_tells_its_port_and_when_sessions_end_by_its_clock_and_leaves_no_call_on_that() -> None:
+    clock = VirtualClock(wall=1_769_999_980.0)
+    clock.advance(20)  # 2026-02-02 02:40:00 UTC
     async with Server(clock=clock) as server, zkwire.connect(server.hosts, session_timeout=10):
         assert "1 expire at Mon Feb 02 02:40:12 UTC 2026:\n\t0x" in await ask(server.hosts, "dump")
+        assert "zk_uptime\t0\n" in await ask(server.hosts, "mntr")
+        assert f"clientPort={server.port}\n" in await ask(server.hosts, "conf")
+    assert [timer for _, _, timer in clock._calls if timer.call is not None] == []

@@ -35,9 +35,13 @@ async def test_it_has_no_address_before_it_is_started_and_after_it_is_closed() -
     await server.start()
     assert server.hosts == f"127.0.0.1:{server.port}"
     assert server.is_running
+    async with zkwire.connect(server.hosts) as zk:
+        await zk.create("/gone")
     await server.close()
     await server.close()
     assert not server.is_running
+    async with server, zkwire.connect(server.hosts) as zk:
+        assert await zk.exists("/gone") is None
     with pytest.raises(RuntimeError, match="no port"):
         _ = server.port
 

@@ -6,12 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from zkwire.testing import (
-    OpenSSLError,
-    RealEnsemble,
-    authority,
-    issue,
-)
+from zkwire.testing import OpenSSLError, RealEnsemble, authority, issue
 from zkwire.testing.real import server as real
 
 
