@@ -27,27 +27,21 @@ _ADDED: Final[dict[int, int]] = {
 }
 
 
-def _readable(state: State, connection: ServerConnection, path: str, perms: int = Perms.READ) -> Node:
-    if path is None:
-        raise Refused(MarshallingError)
-    return state.allowed(connection, path, perms)
-
-
 def exists(state: State, connection: ServerConnection, request: requests.ExistsRequest) -> bytes:
     """Return the Stat; a watch is also set when the node is missing."""
     path = request.path
     if path is not None and "\0" in path:
         raise Refused(BadArgumentsError)
     if path is None or path in state.tree.nodes:
-        _readable(state, connection, path)  # a refused request sets no watch
+        state.allowed(connection, path, Perms.READ)  # a refused request sets no watch
     if request.watch:
         state.watches.add(path, connection, DATA)
-    return _readable(state, connection, path).stat()
+    return state.allowed(connection, path, Perms.READ).stat()
 
 
 def get_data(state: State, connection: ServerConnection, request: requests.GetDataRequest) -> bytes:
     """Return the data and the Stat of a node."""
-    node = _readable(state, connection, request.path)
+    node = state.allowed(connection, request.path, Perms.READ)
     if request.watch:
         state.watches.add(request.path, connection, DATA)
     return encode_buffer(node.data) + node.stat()
@@ -57,7 +51,7 @@ def get_children(
     state: State, connection: ServerConnection, request: requests.GetChildrenRequest | requests.GetChildren2Request
 ) -> bytes:
     """Return the names of the children, and for getChildren2 the Stat of the node."""
-    node = _readable(state, connection, request.path)
+    node = state.allowed(connection, request.path, Perms.READ)
     if request.watch:
         state.watches.add(request.path, connection, CHILD)
     names = requests.GetChildrenReply(node.names()).encode()
@@ -66,7 +60,7 @@ def get_children(
 
 def get_acl(state: State, connection: ServerConnection, request: requests.GetACLRequest) -> bytes:
     """Return the ACL and the Stat; only a client that may administer the node sees the hashes of passwords."""
-    node = _readable(state, connection, request.path, Perms.READ | Perms.ADMIN)
+    node = state.allowed(connection, request.path, Perms.READ | Perms.ADMIN)
     is_admin = access.is_allowed(node.acl, Perms.ADMIN, connection.identities)
     shown = node.acl if is_admin else access.masked(node.acl)
     return INT.pack(len(shown)) + b"".join(entry.encode() for entry in shown) + node.stat()
@@ -76,7 +70,7 @@ def get_all_children_number(
     state: State, connection: ServerConnection, request: requests.GetAllChildrenNumberRequest
 ) -> bytes:
     """Return how many nodes are below a node."""
-    _readable(state, connection, request.path)
+    state.allowed(connection, request.path, Perms.READ)
     return INT.pack(state.tree.descendants(request.path))
 
 

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from zkwire.errors import NoAuthError, NoNodeError
+from zkwire.errors import MarshallingError, NoAuthError, NoNodeError
 from zkwire.testing.memory import access
 from zkwire.testing.memory.access import Identity
 from zkwire.testing.memory.refusal import Refused
@@ -116,6 +116,8 @@ class State:
         Raises:
             Refused: if there is no such node or the connection has none of them.
         """
+        if path is None:
+            raise Refused(MarshallingError)
         node = self.tree.nodes.get(path)
         if node is None:
             raise Refused(NoNodeError)
