@@ -9,8 +9,8 @@ import subprocess
 import sys
 from typing import Final, Self
 
+from zkwire.testing.memory.state import Settings
 from zkwire.testing.real.server import ServerFailedError
-from zkwire.testing.settings import check_seconds
 
 _END_TIME_LIMIT: Final = 10.0
 _GREETING: Final = re.compile(r"\S+:\d+(?=;)")
@@ -36,9 +36,7 @@ class ServerProcess:
     """
 
     def __init__(self, *, tick_time: float = 2.0, max_session_timeout: float | None = None) -> None:
-        check_seconds("tick_time", tick_time)
-        if max_session_timeout is not None:
-            check_seconds("max_session_timeout", max_session_timeout)
+        Settings(tick_time, max_session_timeout=max_session_timeout)  # raises if no server can have them
         if os.name != "posix":
             raise NotImplementedError("the in-memory server runs as a process on Linux and macOS only: use Server")
         options = ["--port", "0", "--tick-time", str(tick_time), "--with-stdin"]
