@@ -211,10 +211,5 @@ class GuaranteedDelete:
 
 def ignored(future: asyncio.Future[Any]) -> asyncio.Future[Any]:
     """Return `future`, whose error asyncio will not log if no task retrieves it."""
-    future.add_done_callback(_retrieve)
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return future
-
-
-def _retrieve(future: asyncio.Future[Any]) -> None:
-    if not future.cancelled():
-        future.exception()

@@ -94,9 +94,7 @@ class DigestMD5:
         return self._answer(fields.get("realm", _HOST), fields["nonce"], f"{self._rng.getrandbits(128):032x}")
 
     def _answer(self, realm: str, nonce: str, cnonce: str) -> bytes:
-        secret = hashlib.md5(
-            b":".join((_to_hash(self.user), _to_hash(realm), _to_hash(self._password))), usedforsecurity=False
-        ).digest()
+        secret = bytes.fromhex(_md5(b":".join(map(_to_hash, (self.user, realm, self._password)))))
         key = _md5(secret + f":{nonce}:{cnonce}".encode())
 
         def proof(a2: str) -> str:

@@ -15,6 +15,7 @@ _log = logging.getLogger(__name__)
 
 _A_MOMENT: Final = 0.001  # seconds
 _READ_SIZE: Final = 64 * 1024
+_BY_THE_SERVER: Final = "the server closed the connection"
 
 
 def check_loop(loop: asyncio.AbstractEventLoop) -> None:
@@ -90,7 +91,7 @@ class Link(asyncio.BufferedProtocol):
         transport, self._transport = self._transport, None
         if transport is None or transport.is_closing():
             self.connection_lost(None)
-            raise ConnectionResetError("the server closed the connection")
+            raise ConnectionResetError(_BY_THE_SERVER)
         transport.set_protocol(other)
         other.connection_made(transport)
         other.peer = self.peer
@@ -191,9 +192,7 @@ class Link(asyncio.BufferedProtocol):
             self._timer.cancel()
         if exc is not None and not str(exc):
             exc = ConnectionResetError(explained(exc))
-        reason = (
-            self._reason or self.connection.error or exc or ConnectionResetError("the server closed the connection")
-        )
+        reason = self._reason or self.connection.error or exc or ConnectionResetError(_BY_THE_SERVER)
         self.is_blocked, self.is_leaving = True, False
         self.owner.link_lost(self, reason)
         self.closed.set_result(reason)
