@@ -337,7 +337,7 @@ def checked_data(data: Data) -> bytes | None:
 def check_number(name: str, value: Any, kind: Any, wanted: str, *, least: float, most: float = float("inf")) -> None:
     """Raise TypeError if `value` is not of the type `kind`, or is a bool; ValueError if it is out of bounds."""
     if isinstance(value, bool) or not isinstance(value, kind):
-        raise TypeError(f"{name} must be {wanted}, not {value!r}")
+        raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")  # it may be a misplaced password
     if not least <= value <= most:  # written so that a NaN is refused too
         raise ValueError(f"{name} must be {wanted}, not {value!r}")
 

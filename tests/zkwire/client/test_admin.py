@@ -126,10 +126,10 @@ LIST = "must be a str or a list of"
         ({"leaving": [1, True]}, TypeError, f"leaving {LIST} int, not [1, True]"),
         ({"leaving": True}, TypeError, f"leaving {LIST} int, not True"),
         ({"leaving": 1.5}, TypeError, f"leaving {LIST} int, not 1.5"),
-        ({"leaving": 1, "from_config": "1"}, TypeError, f"{VERSION} '1'"),
+        ({"leaving": 1, "from_config": "1"}, TypeError, f"{VERSION} str"),
         ({"leaving": 1, "from_config": -2}, ValueError, f"{VERSION} -2"),
         ({"leaving": 1, "from_config": 2**63}, ValueError, f"{VERSION} {2**63}"),
-        ({"leaving": 1, "from_config": True}, TypeError, f"{VERSION} True"),
+        ({"leaving": 1, "from_config": True}, TypeError, f"{VERSION} bool"),
     ],
     ids=str,
 )
