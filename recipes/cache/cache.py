@@ -158,24 +158,23 @@ class Cache:
         self._awaits_resync = False  # from the loss of the connection until the watch is set again
         self._session_id = 0  # in which the watch was set last
         self._work = asyncio.Event()  # there may be something to read
-        self._completed: asyncio.Future[None] | None = None  # done once the mirror was complete
+        self._completed = asyncio.Event()  # the mirror was complete
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         if self._task is not None:
             raise RuntimeError(f"the cache of {self.path} has been entered already: make another one")
-        loop = asyncio.get_running_loop()
-        self._completed = loop.create_future()
         try:
             async with bounded(self._within, f"the cache of {self.path} was not complete") as bound:
-                self._task = loop.create_task(self._run(bound), name=f"cache of {self.path}")
-                await asyncio.wait({self._completed, self._task}, return_when=asyncio.FIRST_COMPLETED)
+                self._task = asyncio.create_task(self._run(bound), name=f"cache of {self.path}")
+                self._task.add_done_callback(self._task_done)
+                await self._completed.wait()
             if self._task.done():
                 await self._task
         except BaseException:
             await self._stop()
+            self._completed.clear()
             raise
-        self._task.add_done_callback(self._task_done)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, *trace: object) -> None:
@@ -276,13 +275,13 @@ class Cache:
             async for state in states:
                 if state not in _CONNECTED:
                     self._awaits_resync = True
-                    if not self._is_completed:
+                    if not self._completed.is_set():
                         bound.must_wait()
 
     async def _read(self) -> None:
         while True:
-            if self._mirror.is_complete and not self._awaits_resync and self._completed and not self._is_completed:
-                self._completed.set_result(None)
+            if self._mirror.is_complete and not self._awaits_resync:
+                self._completed.set()
             if self._awaits_resync or not self._mirror.has_questions:
                 self._work.clear()
                 await self._work.wait()
@@ -321,7 +320,7 @@ class Cache:
         # A node that is missing, or that this client may not read, is not part of the mirror.  A cache that may not
         # even read its own node is probably a mistake: say so when it is entered.
         for question, (node, _) in zip(batch, answers, strict=True):
-            if isinstance(node, zkwire.NoAuthError) and question.path == self.path and not self._is_completed:
+            if isinstance(node, zkwire.NoAuthError) and question.path == self.path and not self._completed.is_set():
                 raise node
             if not isinstance(node, Node | zkwire.NoNodeError | zkwire.NoAuthError):
                 raise node
@@ -334,10 +333,6 @@ class Cache:
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
-    @property
-    def _is_completed(self) -> bool:
-        return self._completed is not None and self._completed.done()
-
     async def _stop(self) -> BaseException | None:
         """End the task; return its error, so that asyncio does not log it: the caller has it, or does not need it."""
         task = self._task
@@ -347,11 +342,12 @@ class Cache:
         return _failure(task)
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._completed.set()  # so that entering does not wait any longer
         for stream in list(self._streams):
             stream.end(_failure(task))
 
     def _check_entered(self) -> None:
-        if not self._is_completed:
+        if not self._completed.is_set():
             raise RuntimeError(f"enter the cache of {self.path} first: async with Cache(...) as cache")
 
     def _checked(self, path: str) -> str:

@@ -185,7 +185,10 @@ async def test_bad_arguments_are_refused_at_once(given: dict[str, Any], error: t
 async def test_a_cache_must_be_entered_and_refuses_paths_outside() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         cache = Cache(zk, "/a")
-        for use in (cache.changes, lambda: cache.get("/a"), lambda: cache.children("/a")):
+        late = Cache(zk, "/a", within=0.01)
+        with server.hold_replies("multiRead"), pytest.raises(TimeoutError):
+            await late.__aenter__()
+        for use in (late.changes, cache.changes, lambda: cache.get("/a"), lambda: cache.children("/a")):
             with pytest.raises(RuntimeError, match="enter the cache of /a first"):
                 use()
         assert not cache.is_current
