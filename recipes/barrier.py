@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 import zkwire
-from recipes.common.arguments import checked_within
+from recipes.common.checks import checked_within
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered

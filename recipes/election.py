@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import ClassVar, Final, Self
 
 import zkwire
-from recipes.common.arguments import checked_data
-from recipes.common.event_loops import same_loop
+from recipes.common.checks import checked_data, same_loop
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import read, result, until_answered
 from recipes.common.streams import RecipeStream

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 import zkwire
-from recipes.common.arguments import checked_within
-from recipes.common.event_loops import same_loop
+from recipes.common.checks import checked_within, same_loop
 from recipes.common.persistent_node import PersistentNode
 from recipes.common.retrying import read, until_answered
 from recipes.common.streams import RecipeStream

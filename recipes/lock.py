@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from recipes.common.arguments import checked_within, current_task
+from recipes.common.checks import checked_within, current_task
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import LineLock

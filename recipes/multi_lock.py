@@ -11,7 +11,7 @@ from copy import copy
 from types import MappingProxyType
 from typing import Any
 
-from recipes.common.event_loops import same_loop
+from recipes.common.checks import same_loop
 from recipes.line.contenders import Contender
 from recipes.line.lease import Holding, Lease, LockLostError
 from recipes.line.locking import Locking

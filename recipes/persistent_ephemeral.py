@@ -6,8 +6,8 @@ The work is done by a `PersistentNode`, as for the members of a group.
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from recipes.common.arguments import checked_within
 from recipes.common.background import BackgroundBlock
+from recipes.common.checks import checked_within
 from recipes.common.persistent_node import PersistentNode
 from zkwire import ACL, Client, validate_path
 

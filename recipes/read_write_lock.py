@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 from weakref import WeakKeyDictionary
 
 import zkwire
-from recipes.common.arguments import current_task
+from recipes.common.checks import current_task
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import until_answered
 from recipes.common.this_process import or_described

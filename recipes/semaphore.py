@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 import zkwire
-from recipes.common.arguments import check_number
+from recipes.common.checks import check_number
 from recipes.common.retrying import read_synced, until_answered
 from recipes.line.contenders import Contender, look
 from recipes.line.lease import Lease

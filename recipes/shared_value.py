@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from recipes.common.arguments import check_number, checked_data
+from recipes.common.checks import check_number, checked_data
 from recipes.common.receipts import ANY_VERSION, ExactWriter
 from recipes.common.shared_nodes import read_or_create
 from recipes.common.streams import DecodedStream

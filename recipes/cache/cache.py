@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import zkwire
 from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
-from recipes.common.arguments import check_number, checked_within
+from recipes.common.checks import check_number, checked_within
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
 from zkwire import Client, GetChildren, GetData, Node, SessionState, validate_path

@@ -5,8 +5,7 @@ from abc import abstractmethod
 from collections.abc import Coroutine
 from typing import Any, Self
 
-from recipes.common.arguments import current_task
-from recipes.common.event_loops import same_loop
+from recipes.common.checks import current_task, same_loop
 
 
 class BackgroundTask:

@@ -7,7 +7,7 @@ from copy import copy
 from typing import NoReturn
 
 import zkwire
-from recipes.common.arguments import checked_data
+from recipes.common.checks import checked_data
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import result, until_answered

@@ -10,7 +10,7 @@ import sys
 from functools import lru_cache
 from typing import Final
 
-from recipes.common.arguments import checked_data
+from recipes.common.checks import checked_data
 
 _LONGEST: Final = 100  # characters of a host's or a program's name
 

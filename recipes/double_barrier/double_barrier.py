@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 import zkwire
-from recipes.common.arguments import check_number, checked_within
+from recipes.common.checks import check_number, checked_within
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import read, read_synced, result, until_answered
 from recipes.common.shared_nodes import make_container

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import ClassVar, Final, Protocol
 
-from recipes.common.event_loops import same_loop
+from recipes.common.checks import same_loop
 from recipes.common.retrying import is_transient
 from recipes.common.waiting import LEAVES_WITHIN
 from recipes.line.contenders import describe_session

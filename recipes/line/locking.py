@@ -13,8 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from recipes.common.arguments import checked_within, current_task
-from recipes.common.event_loops import running_loop, same_loop
+from recipes.common.checks import checked_within, current_task, running_loop, same_loop
 from recipes.line.contenders import DIAGNOSTICS, Contender, WaitDiagnostics, holders_first, look
 from recipes.line.lease import Body, LockLostError
 from recipes.line.line import Line

@@ -10,7 +10,7 @@ from typing import Final
 
 import zkwire
 from recipes.common import numbers
-from recipes.common.arguments import check_number
+from recipes.common.checks import check_number
 
 DEFAULT_PRIORITY: Final = 100  # kazoo's
 LOWEST_PRIORITY: Final = 999

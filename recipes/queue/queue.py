@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Self, TypeAlias, TypeVar
 
-from recipes.common.arguments import check_number, checked_within
+from recipes.common.checks import check_number, checked_within
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import bounded

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes.common.arguments import checked_data
+from recipes.common.checks import checked_data
 from recipes.common.persistent_node import PersistentNode
 from tests.support.client import turns
 from tests.support.everywhere import Scene, nothing_stays, scene
