@@ -36,7 +36,7 @@ class _ConnectContext:
     def __init__(self, connected: Callable[[], Coroutine[Any, Any, Client]]) -> None:
         self._connected = connected
         self._is_used = False
-        self._client: Client | None = None
+        self._client: Client
 
     def __await__(self) -> Generator[Any, None, Client]:
         return self._connect().__await__()
@@ -46,8 +46,7 @@ class _ConnectContext:
         return self._client
 
     async def __aexit__(self, *exc_info: object) -> None:
-        if self._client is not None:
-            await self._client.close()
+        await self._client.close()
 
     if not TYPE_CHECKING:  # a type checker would otherwise take every attribute for known
 

@@ -78,20 +78,17 @@ class Requester:
         """
         try:
             future = self.requests.submit(request, watch, kind)
-        except RequestTooLargeError as error:
-            self.strip(error)
-            raise
-        try:
-            return await future
-        except asyncio.CancelledError:
-            self.requests.abandon(future, request)
-            raise
+            try:
+                return await future
+            except asyncio.CancelledError:
+                self.requests.abandon(future, request)
+                raise
+            finally:
+                # It has the error, whose traceback has this frame, which has it: a cycle, with all that the caller has.
+                del future
         except _ERRORS_WITH_PATH as error:
             self.strip(error)
             raise
-        finally:
-            # It has the error, whose traceback has this frame, which has it: a cycle, with all that the caller has.
-            del future
 
     async def ask_and_watch(
         self, request: Request[Any], path: str, into: WatchSet | None, kind: WatchKind
@@ -184,7 +181,7 @@ class Requester:
     def refusal(self, code: int, request: Request[Any]) -> ServerError:
         """Return the error for an operation that the server refused inside of a transaction or multiRead."""
         path = paths.strip_chroot(self.chroot, request.subject or "")
-        return request.refusal(code, self.session.requests.server, path)
+        return request.refusal(code, self.requests.server, path)
 
     def let_go(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
         """Cancel a request that no caller waits for any more; if it was answered, see to what it has made."""
