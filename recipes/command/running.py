@@ -246,7 +246,12 @@ async def _hold(zk: Client, options: argparse.Namespace, command: Command) -> No
     is_election = options.name == "elect"
     lock = Election(zk, options.path, data) if is_election else Lock(zk, options.path, data=data)
     while command.ended is None:
-        lease = await _acquire(lock, options)
+        try:
+            lease = await lock.try_acquire() if options.only_try else await lock.acquire(within=options.within)
+        except TimeoutError as error:
+            raise CommandError(str(error), NOT_ACQUIRED) from None
+        if lease is None:
+            raise CommandError(f"the lock {options.path} is held by another client", NOT_ACQUIRED)
         variables = {
             "ZKLOCK_PATH": options.path,
             "ZKLOCK_TOKEN": str(lease.token),
@@ -265,13 +270,3 @@ async def _hold(zk: Client, options: argparse.Namespace, command: Command) -> No
                 print(f"zklock: the {what} {options.path} is lost: {text}", file=sys.stderr, flush=True)
         finally:
             await lease.release()
-
-
-async def _acquire(lock: Lock | Election, options: argparse.Namespace) -> Lease:
-    try:
-        lease = await lock.try_acquire() if options.only_try else await lock.acquire(within=options.within)
-    except TimeoutError as error:
-        raise CommandError(str(error), NOT_ACQUIRED) from None
-    if lease is None:
-        raise CommandError(f"the lock {options.path} is held by another client", NOT_ACQUIRED)
-    return lease

@@ -79,12 +79,9 @@ def _run(options: argparse.Namespace) -> None:
         options.data = output.data_of_argument(options.data)
     elif options.run is copying.load:
         options.nodes = copying.read_dump()
-    asyncio.run(_ask(options))
+    asyncio.run(servers.ask(options) if options.run is servers.ask else _ask(options))
 
 
 async def _ask(options: argparse.Namespace) -> None:
-    if options.run is servers.ask:
-        await servers.ask(options)
-        return
     async with connected(options) as zk:
         await options.run(zk, options)
