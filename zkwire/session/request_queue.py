@@ -39,7 +39,6 @@ _LARGE_IN_FLIGHT: Final = 4 * 1024 * 1024
 # Bytes by which a SetWatches2 with one path can be larger than the request that has set the watch.
 _SET_AGAIN: Final = 27
 _TIMES_UNREADABLE: Final = 2
-_NO_ANSWER: Final = -1  # in place of the error code of an answer: there will be none
 _OVERLOAD_PAUSE: Final = 0.2  # seconds
 _MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
@@ -230,7 +229,7 @@ class RequestQueue:
             call = self._unsent.popleft()
             waiter = call.waiter
             if waiter is not None and waiter.done():  # cancelled before it was written: never sent
-                self._settle_watch(call, _NO_ANSWER)
+                self._settle_watch(call)
             elif (
                 call.body is None
                 and connection.large_in_flight
@@ -269,17 +268,17 @@ class RequestQueue:
             if call.waiter is None:
                 continue
             if call.waiter.done() or request.is_recovered:
-                self._settle_watch(call, _NO_ANSWER)
+                self._settle_watch(call)
                 lost += self._lost(call)
             elif request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
             elif request.repeatable:
-                self._settle_watch(call, _NO_ANSWER)
                 why = (
                     f"the server sent something else than the answer: {explained(reason)}; if the answer was too large,"
                     " ask for less at a time, or see `reply_limit` of zkwire.connect"
                 )
                 self.fail_call(call, ProtocolError(why, operation=request.operation, path=request.subject))
+                self._settle_watch(call)
             else:
                 # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
                 creates = self._lost(call)
@@ -310,7 +309,7 @@ class RequestQueue:
         if self._tap is not None:
             self._tap.answered(call, self.server)
         if call.watcher is not None:
-            self._settle_watch(call, call.code)
+            self._settle_watch(call)
         waiter = call.waiter
         if waiter is None:
             if call.code and self.link is not None and isinstance(call.request, SET_WATCHES):
@@ -405,7 +404,7 @@ class RequestQueue:
         unsent, self._unsent = self._unsent, deque()
         for call in unsent:
             if call.waiter is not None and call.waiter.done():
-                self._settle_watch(call, _NO_ANSWER)
+                self._settle_watch(call)
             else:
                 self._unsent.append(call)
         self._many_unsent = max(2 * len(self._unsent), _MANY)
@@ -421,16 +420,16 @@ class RequestQueue:
         """Return the creates in `call` whose nodes may have to be searched for."""
         return [LostCreate(create, call, self.session_id, self.last_zxid) for create in traced_creates(call.request)]
 
-    def _settle_watch(self, call: Call, code: int) -> None:
+    def _settle_watch(self, call: Call) -> None:
         """Register the watch that an answer has set, in the step in which the answer is decoded.
 
-        A moment later would be too late: the next frame may be the event.  `code` is the answer's, or _NO_ANSWER.
+        A moment later would be too late: the next frame may be the event.  A call that gets no answer has ended by now.
         """
         if call.watcher is None:
             return
         path = call.request.subject or ""
         self.watches.answered(call.watch_kind, path)
-        kind = kind_set_by(call.watch_kind, code)
+        kind = kind_set_by(call.watch_kind, call.code)
         if call.watcher.given_up or (call.waiter is not None and call.waiter.done()):
             self._remove_watch(ON_SERVER[call.watch_kind], path)
         elif kind is not None:
