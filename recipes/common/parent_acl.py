@@ -34,8 +34,10 @@ async def warn_if_wider(zk: Client, path: str, asked: Sequence[ACL] | None) -> N
         None without `asked`.  Otherwise getACL when the client reads the ACL of this path for the first time, none
         afterwards, and none for new paths when it has read those of 1,000.
     """
+    if asked is None:
+        return
     read = _READ.setdefault(zk, {})
-    if asked is None or path in read or len(read) >= _MOST_REMEMBERED:
+    if path in read or len(read) >= _MOST_REMEMBERED:
         return
     try:
         found, _ = await zk.get_acl(path)

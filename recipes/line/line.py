@@ -223,7 +223,9 @@ class Line:
             chain = HashChain(unique, self._links)
             unique = chain.id
         name = join_path(self.path, f"_c_{unique}-{self._prefix}")
-        parents = self._parents_unless_made() if self._creates_at_once else []
+        # Nothing if another ticket of this client is creating it: our request comes after, and fails if that one does.
+        makes_parents = self._creates_at_once and not known.makers
+        parents = self._parents.to_create(self.path, loop.time()) if makes_parents else []
         while True:
             acl = self._ticket_acl()
             operations: list[Create | GetChildren | GetData] = [
@@ -286,14 +288,7 @@ class Line:
             await make_container(self._zk, self.path, self._parents_acl)
         elif not parents:  # the server has deleted the empty container meanwhile
             self._parents.was_missing(self.path)
-            return self._parents_unless_made()
+            if self._known.makers:
+                return []
+            return self._parents.to_create(self.path, asyncio.get_running_loop().time())
         return every
-
-    def _parents_unless_made(self) -> list[str]:
-        """Return which nodes to create before the ticket's; none if another ticket of this client is creating them.
-
-        Our request comes after that one, and if it fails, so does ours.
-        """
-        if self._known.makers:
-            return []
-        return self._parents.to_create(self.path, asyncio.get_running_loop().time())
