@@ -155,7 +155,10 @@ async def test_the_former_server_gets_a_handshake_once_a_sync_has_passed_it_pitf
     async with two_servers() as (server, zk):
         first = zk.session_id
         server.is_silent = True
-        writing = asyncio.ensure_future(zk.create("/lost"))
+        transaction = zk.transaction()
+        transaction.check("/")  # alone it would be no write
+        transaction.create("/lost")
+        writing = asyncio.ensure_future(transaction.commit())
         await turns()
         server.drop()
         server.is_silent = False
