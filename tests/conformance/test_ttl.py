@@ -66,7 +66,8 @@ async def test_a_bad_ttl_is_refused_and_nothing_is_sent(server: Server, path: st
     async with sending_nothing(server) as zk:
         with pytest.raises((ValueError, TypeError)) as refused:
             await zk.create(path, ttl=ttl)
-        assert repr(ttl) in str(refused.value)
+        shown = repr(ttl) if refused.type is ValueError else type(ttl).__name__
+        assert str(refused.value).endswith(f"not {shown}")
         with pytest.raises((ValueError, TypeError)):
             await zk.create_and_stat(path, ttl=ttl)
         with pytest.raises((ValueError, TypeError)):
