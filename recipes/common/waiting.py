@@ -1,9 +1,11 @@
 """Waits that several recipes share, limited by `within`."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 # Seconds in which a caller that is leaving waits for an answer that it can do without, as for the end of a guaranteed
 # delete: an ensemble that is down must not keep a program from ending.
@@ -16,11 +18,13 @@ class Bound:
     Attributes:
         is_one_look: Whether the limit is 0 seconds.
         message: The message of the TimeoutError.
+        limit: The timer.
     """
 
     def __init__(self, within: float | None, what: str) -> None:
         self.is_one_look = within == 0
         self.message = f"{what} within {within} s"
+        self.limit = asyncio.timeout(within or None)
 
     def must_wait(self) -> None:
         """Record that the caller has asked once, and has to wait.
@@ -30,6 +34,21 @@ class Bound:
         """
         if self.is_one_look:
             raise TimeoutError(self.message)
+
+    async def uncut(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `work`, which the limit does not cut off; it goes on after a result that is false.
+
+        For a write: of one that is cut off the caller cannot know whether it was carried out.
+        """
+        until = self.limit.when()
+        self.limit.reschedule(None)
+        result = None
+        try:
+            result = await work()
+            return result
+        finally:
+            if not result:
+                self.limit.reschedule(until)
 
 
 @asynccontextmanager
@@ -56,9 +75,9 @@ async def bounded(within: float | None, what: str) -> AsyncIterator[Bound]:
     """
     bound = Bound(within, what)
     try:
-        async with asyncio.timeout(within or None) as limit:
+        async with bound.limit:
             yield bound
     except TimeoutError:
-        if not limit.expired():
+        if not bound.limit.expired():
             raise
         raise TimeoutError(bound.message) from None

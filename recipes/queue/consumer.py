@@ -24,11 +24,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import zkwire
 from recipes.common.receipts import Receipts
 from recipes.common.retrying import read, read_after_loss, read_synced, until_answered
+from recipes.common.waiting import Bound
 from recipes.line.ticket import TicketNode
 from recipes.line.waiting import certify
 from recipes.queue.nodes import Nodes
@@ -84,13 +86,13 @@ class Consumer:
 
     # -- taking -----------------------------------------------------------------------------------------------------
 
-    async def get(self) -> bytes | None:
-        """Take the first item out of the queue and return its data, None without one.
+    async def get(self, bound: Bound) -> bytes | None:
+        """Take the first item out of the queue and return its data, None without one; `bound` cuts off no take.
 
         Cancellation:
             An item that was taken is put back in its place.
         """
-        return await self._take_first(self._get, is_get=True)
+        return await self._take_first(partial(self._get, bound), is_get=True)
 
     async def claim(self) -> Claimed | None:
         """Claim the first item, None without one; the claim's session is certain to be alive when this returns.
@@ -133,7 +135,7 @@ class Consumer:
 
     # -- getting ----------------------------------------------------------------------------------------------------
 
-    async def _get(self, name: str) -> bytes | None:
+    async def _get(self, bound: Bound, name: str) -> bytes | None:
         """Take the item `name` out of the queue; return None if another consumer has it."""
         # The data is read before the take and not with it: after a lost connection the client repeats reads, and by
         # then our own take may have deleted the item.
@@ -142,14 +144,14 @@ class Consumer:
             return None
         removing = self._nodes.in_background(self._remove(name, item))
         try:
-            await asyncio.wait([removing])
+            is_ours = await bound.uncut(partial(asyncio.shield, removing))
         except asyncio.CancelledError:
             undoing = self._nodes.in_background(self._undo_removal(removing, name, item.data))
             # A caller that cancels often closes the client next.  The item would be lost, so put it back first, even if
             # the caller cancels again.
             await self._nodes.wait_while_connected(undoing)
             raise
-        return item.data if removing.result() else None
+        return item.data if is_ours else None
 
     async def _remove(self, name: str, item: Node) -> bool:
         """Delete the item, and return whether it is ours; if not, another consumer has it.

@@ -14,7 +14,7 @@ import zkwire
 from recipes.common.numbers import next_number
 from recipes.common.receipts import Receipts
 from recipes.common.retrying import read, result, until_answered
-from recipes.common.waiting import Bound
+from recipes.common.waiting import Bound, bounded
 from recipes.line.contenders import look
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
@@ -81,20 +81,13 @@ class Producer:
             await until_answered(self._zk, lambda: self._send(items, None))
             return
         most = self._maxsize - len(items)
-        # Not `bounded`: the time limit is suspended while a transaction is under way.
-        bound = Bound(within, f"the queue {self._nodes.path} had no room for {len(items)} more")
-        turn = self._putting_at_once if bound.is_one_look else self._putting
-        try:
-            async with asyncio.timeout(within or None) as limit, turn:
-                await until_answered(self._zk, lambda: self._put_bounded(items, limit, bound, most))
-        except TimeoutError:
-            raise TimeoutError(bound.message) from None
+        async with bounded(within, f"the queue {self._nodes.path} had no room for {len(items)} more") as bound:
+            async with self._putting_at_once if bound.is_one_look else self._putting:
+                await until_answered(self._zk, lambda: self._put_bounded(items, bound, most))
 
     # -- the bound --------------------------------------------------------------------------------------------------
 
-    async def _put_bounded(
-        self, items: Sequence[tuple[int, bytes]], limit: asyncio.Timeout, bound: Bound, most: int
-    ) -> None:
+    async def _put_bounded(self, items: Sequence[tuple[int, bytes]], bound: Bound, most: int) -> None:
         """Put `items` when there are at most `most` others.
 
         Two producers that both count the items and then put could together exceed the bound.  So each put also writes
@@ -117,8 +110,9 @@ class Producer:
                         bound.must_wait()
                         ticket = ticket or await self._line.acquire()
                         room = await until_answered(self._zk, partial(self._wait_for_room, most), renews=False)
-                # Asked again here after a refusal, so that the put keeps its place in the line.
-                send = partial(self._send_in_time, items, room.version, limit)
+                # Asked again here after a refusal, so that the put keeps its place in the line.  A put that ended with
+                # TimeoutError must not have been carried out.
+                send = partial(bound.uncut, partial(self._send, items, room.version))
                 if await until_answered(self._zk, send, renews=False):
                     # After a producer that came out of the line others may wait there: its next put must look for them,
                     # and so it forgets the room.
@@ -129,20 +123,6 @@ class Producer:
         finally:
             if ticket is not None:
                 ticket.give_up()
-
-    async def _send_in_time(self, items: Sequence[tuple[int, bytes]], version: int, limit: asyncio.Timeout) -> bool:
-        """Send the items with the time limit suspended; return whether they were put.
-
-        A put that ended with TimeoutError must not have been carried out, so the limit cannot cut off a transaction.
-        """
-        until, was_put = limit.when(), False
-        limit.reschedule(None)
-        try:
-            was_put = await self._send(items, version)
-        finally:
-            if not was_put:
-                limit.reschedule(until)
-        return was_put
 
     async def _find_room(self, most: int, *, is_one_look: bool) -> _Room | None:
         """Return the room if there are at most `most` items and no producer waits in the line, else None.

@@ -7,12 +7,13 @@ waiting line, in which only the first is woken by changes.  See `producer` for h
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, Self, TypeAlias, TypeVar
 
 from recipes.common.checks import check_number, checked_within
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
-from recipes.common.waiting import bounded
+from recipes.common.waiting import Bound, bounded
 from recipes.line.contenders import Contender
 from recipes.line.line import Line
 from recipes.line.locking import Hold
@@ -154,7 +155,9 @@ class Queue:
 
         Cancellation:
             An item that was taken is put back in its place; a bounded queue may then have one item too many.  While the
-            client is connected, the call ends when the item is back, also if it is cancelled once more.
+            client is connected, the call ends when the item is back, also if it is cancelled once more.  If the server
+            refuses to have it back, as without the permission CREATE, it is lost, which is logged.  `within` cancels no
+            take: it is suspended from the request that takes an item to its answer.
 
         Order:
             A consumer that finds an item when it comes takes it, before the waiting ones, which are served in the order
@@ -218,14 +221,15 @@ class Queue:
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     async def _claim(self, within: float | None) -> Item:
-        claimed = await self._take_within(within, self._consumer.claim)
+        claimed = await self._take_within(within, lambda _: self._consumer.claim())
         return Item(self._nodes, claimed, self._consumer.view.listing.expire)
 
-    async def _take_within(self, within: float | None, take: Take[T]) -> T:
+    async def _take_within(self, within: float | None, take_within: Callable[[Bound], Awaitable[T | None]]) -> T:
         """Take an item that is there, or else wait for one; after an expired session begin again."""
         checked_within(within)
         await warn_if_wider(self._zk, self._nodes.entries, self._nodes.asked_acl)
         async with bounded(within, f"the queue {self.path} had no item") as bound:
+            take = partial(take_within, bound)
             taken = await until_answered(self._zk, take)
             if taken is not None:
                 return taken

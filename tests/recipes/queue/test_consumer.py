@@ -22,6 +22,7 @@ from tests.support.queues import (
     three_are_there,
 )
 from tests.support.recipes import no_task_stays, outcome
+from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
 from zkwire import Client
 from zkwire.testing import Server, VirtualClock
 from zkwire.testing.memory.faults import Hold
@@ -123,6 +124,23 @@ async def test_an_item_is_put_back_once_whatever_its_first_answer_is(
                 await disturbed.until_hit()
         assert await contents(stage) == numbers(3)
         assert "may be lost" not in caplog.text
+
+
+@in_virtual_time
+async def test_a_time_limit_cuts_off_no_take() -> None:
+    async with a_client() as (server, zk):
+        queue = Queue(zk, PATH)
+        await queue.put(b"x")
+
+        def strike(wire: Wire, sent: Sent) -> None:
+            server.is_holding |= sent.name == "multi"
+
+        server.strike = strike
+        getting = asyncio.create_task(queue.get(within=1))
+        await asyncio.sleep(2)
+        assert server.is_holding
+        server.release()
+        assert await getting == b"x"
 
 
 async def test_an_item_that_is_too_large_to_be_put_back_is_logged(caplog: pytest.LogCaptureFixture) -> None:
