@@ -82,7 +82,8 @@ class Producer:
             return
         most = self._maxsize - len(items)
         async with bounded(within, f"the queue {self._nodes.path} had no room for {len(items)} more") as bound:
-            async with self._putting_at_once if bound.is_one_look else self._putting:
+            turn = self._putting_at_once if bound.is_one_look else self._putting
+            async with turn:
                 await until_answered(self._zk, lambda: self._put_bounded(items, bound, most))
 
     # -- the bound --------------------------------------------------------------------------------------------------

@@ -13,34 +13,34 @@ from tests.support.recipes import two_clients, until_watches
 from zkwire.testing import RealServer
 
 
-async def test_waiting_tasks_go_on_when_the_barrier_is_removed(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+async def test_waiting_tasks_go_on_when_the_barrier_is_removed(each_server: Server, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as zk2:
         barrier = Barrier(zk, f"{path}/a/b")
         await barrier.wait()
         await barrier.create()
         await barrier.create()
         waiting = [asyncio.create_task(Barrier(zk2, barrier.path).wait(within=30)) for _ in range(3)]
-        await until_watches(zookeeper, 1)
+        await until_watches(each_server, 1)
         assert not any(task.done() for task in waiting)
         await zk.set(barrier.path, b"another value")
-        await until_watches(zookeeper, 1)
+        await until_watches(each_server, 1)
         assert not any(task.done() for task in waiting)
         await barrier.remove()
         await asyncio.gather(*waiting)
         await barrier.remove()
         assert await zk.get_children(f"{path}/a") == []
-        await until_watches(zookeeper, 0)
+        await until_watches(each_server, 0)
 
 
-async def test_a_wait_can_be_limited(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
+async def test_a_wait_can_be_limited(each_server: Server, path: str) -> None:
+    async with zkwire.connect(each_server.hosts) as zk:
         barrier = Barrier(zk, path)
         await barrier.wait(within=0)  # one look finds no barrier
         await barrier.create()
         for within in (0, 0.02):
             with pytest.raises(TimeoutError, match=f"{path} was not removed within"):
                 await barrier.wait(within=within)
-        await until_watches(zookeeper, 0)
+        await until_watches(each_server, 0)
         for bad in (-1, True, "1"):
             with pytest.raises((ValueError, TypeError), match="within"):
                 await barrier.wait(within=bad)  # type: ignore[arg-type]

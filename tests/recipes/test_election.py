@@ -134,6 +134,9 @@ async def test_bad_arguments_are_refused(memory: Any, path: str, bad: str) -> No
         wrong: Any = "host-1"
         with pytest.raises(TypeError, match="host-1"):
             Election(zk, path, wrong)
+        async with Election(zk, f"{path}-led").lead() as term:
+            with pytest.raises(TypeError, match="host-1"):
+                await term.set(wrong)
         with pytest.raises(ValueError, match="within"):
             Election(zk, path).lead(within=-1)
         assert await zk.exists(path) is None

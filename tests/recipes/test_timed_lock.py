@@ -272,7 +272,7 @@ async def test_an_extension_is_not_repeated_after_the_old_limit(monkeypatch: pyt
             nonlocal slept
             if sent.name != "setData":
                 return None
-            slept += 60.0
+            slept += 30.5
             return zkwire.ThrottledError.code
 
         server.strike = strike

@@ -22,6 +22,7 @@ from zkwire.errors import (
     ServerError,
     ZooKeeperError,
 )
+from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.wire.multi import MultiReply, MultiRequest, batched
 from zkwire.wire.records import ACL, OPEN_ACL
 from zkwire.wire.requests import DeleteRequest, ExistsRequest, GetChildren2Request, GetChildrenRequest, Request
@@ -224,11 +225,14 @@ async def ask_each(
         for request in requests:
             if len(pending) == _MOST_UNANSWERED:
                 await take_first()
-            pending.append((requester.requests.submit(request), request))
+            try:
+                pending.append((requester.requests.submit(request), request))
+            except RequestTooLargeError as error:
+                requester.strip(error)
+                raise
         while pending:
             await take_first()
-    except BaseException as error:
-        requester.strip(error)
+    except BaseException:
         for future, request in pending:
             requester.let_go(future, request)
         raise

@@ -19,6 +19,7 @@ from zkwire import Create, GetChildren, GetData, Sync
 from zkwire.client import requester as module
 from zkwire.client.requester import Requester, checked_acl, checked_version, creation
 from zkwire.client.trees import ask_each
+from zkwire.testing import Server
 from zkwire.wire.multi import MultiReply
 from zkwire.wire.records import ACL, OPEN_ACL, Perms
 from zkwire.wire.requests import (
@@ -269,3 +270,19 @@ def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(mon
         assert checked(many) == list(many)
         assert checked(many) is many
         assert len(module._CHECKED) <= 3
+
+
+async def test_the_errors_of_a_tree_below_a_chroot_name_the_callers_path_once() -> None:
+    async with (
+        Server() as server,
+        zkwire.connect(f"{server.hosts}/a", request_limit=1024) as zk,
+        zkwire.connect(f"{server.hosts}/a") as other,
+    ):
+        await other.create("/a/a", make_parents=True)
+        listing = server.answering("getChildren", zkwire.UnimplementedError, path="/a/a/a")
+        with listing, pytest.raises(zkwire.ServerError) as refused:
+            await zk.delete_tree("/a")
+        assert refused.value.path == "/a/a"
+        await other.create(path := f"/a/{'n' * 1024}")
+        with pytest.raises(ValueError, match=f"getChildren {path}: "):
+            await zk.delete_tree("/a")

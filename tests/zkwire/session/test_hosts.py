@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.session.hosts import Address, Hosts, parse, parse_config
+from zkwire.session.hosts import Address, Hosts, is_listed, parse, parse_config
 from zkwire.session.opening import UnfitError
 from zkwire.session.session_log import given_up
 
@@ -375,3 +375,13 @@ def test_a_preferred_server_is_the_next_to_be_tried() -> None:
 )
 def test_the_addresses_of_servers_are_read_from_the_ensembles_configuration(config: str, wanted: list[str]) -> None:
     assert [str(address) for address in parse_config(config.encode("latin-1"))] == wanted
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "is_there"),
+    [(";zk1:2181", 2181, True), (";zk1:2181", 2182, False), (";zk2:2181", 2181, False), ("", 2182, True)],
+)
+def test_a_server_is_listed_by_its_name_and_by_its_port_if_it_says_one(address: str, port: int, is_there: bool) -> None:
+    config = f"server.1=zk1:2888:3888:participant{address}".encode()
+    assert is_listed(config, port, {"zk1"}) is is_there
+    assert not is_listed(config, port, {"zk9"})

@@ -155,6 +155,7 @@ async def test_a_request_as_large_as_a_server_accepts_is_sent_and_a_larger_one_i
 @in_virtual_time
 async def test_the_requests_of_cancelled_callers_do_not_fill_the_memory() -> None:
     queue = RequestQueue(1000, 1 << 20)
+    assert queue.session_id == 0
     futures: list[weakref.ref[asyncio.Future[Any]]] = []
     kept = []
     for number in range(2000):

@@ -638,6 +638,7 @@ def test_a_server_that_trickles_the_bytes_of_a_frame_is_dead_after_a_session_tim
     ends = []
     for now in range(1, 20):
         connection.receive(whole[now - 1 : now], float(now))
+        _sent(connection, r.SyncRequest("/"), now=float(now))  # the oldest call decides
         if not connection.tick(float(now)):
             ends.append(now)
     assert ends[0] == 1 + TIMEOUT
