@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from copy import copy
 from typing import Final, Self
 
 import zkwire
@@ -76,7 +77,9 @@ class Member:
             setData.
         """
         self._check_loop()
-        self._is_reported = self._over.done()  # then this raises the error
+        if self._over.done():
+            self._is_reported = True
+            raise copy(self._over.result()) or RuntimeError(f"the member {self.path} has left")
         await self._node.set(data)
 
     async def leave(self) -> None:

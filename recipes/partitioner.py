@@ -311,13 +311,14 @@ class Partitioner(BackgroundBlock, Generic[P]):
         others = {name: data for name, data in members.items() if data != self._fingerprint}
         # By name: a member never changes its list, so changing data is not worth another warning.
         if others.keys() - self._others.keys():
-            shown = [f"{name}: {one_line(data.decode(errors='replace'))}" for name, data in sorted(others.items())]
+            found = sorted(others.items())[:_MOST_SHOWN]
+            shown = [f"{one_line(name)}: {one_line(data.decode(errors='replace'))}" for name, data in found]
             _log.warning(
                 "the member %s of %s divides %s, but these members divide another list among themselves: %s",
                 self.name,
                 self.path,
                 self._fingerprint.decode(),
-                "; ".join(shown[:_MOST_SHOWN]),
+                "; ".join(shown),
             )
         self._others = others
         return [name for name in members if name not in others]

@@ -159,6 +159,7 @@ class Cache:
         self._session_id = 0  # in which the watch was set last
         self._work = asyncio.Event()  # there may be something to read
         self._completed = asyncio.Event()  # the mirror was complete
+        self._is_entered = False
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -173,8 +174,8 @@ class Cache:
                 await self._task
         except BaseException:
             await self._stop()
-            self._completed.clear()
             raise
+        self._is_entered = True
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, *trace: object) -> None:
@@ -347,7 +348,7 @@ class Cache:
             stream.end(_failure(task))
 
     def _check_entered(self) -> None:
-        if not self._completed.is_set():
+        if not self._is_entered:
             raise RuntimeError(f"enter the cache of {self.path} first: async with Cache(...) as cache")
 
     def _checked(self, path: str) -> str:

@@ -56,7 +56,6 @@ class PersistentNode:
         """Return when the node exists.
 
         Raises:
-            TypeError: if the data is not bytes: it is kept, and a buffer of the caller's may change.
             RuntimeError: after `discard`.
             ZooKeeperError: if the keeping has ended with this error.
         """

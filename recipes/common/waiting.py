@@ -38,9 +38,12 @@ class Bound:
     async def uncut(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work`, which the limit does not cut off; it goes on after a result that is false.
 
-        For a write: of one that is cut off the caller cannot know whether it was carried out.
+        For one write: of one that is cut off the caller cannot know whether it was carried out.  Nothing is begun after
+        the limit.
         """
         until = self.limit.when()
+        while until is not None and until <= asyncio.get_running_loop().time():
+            await asyncio.sleep(0)  # it has passed since the last such work: let it cancel this task
         self.limit.reschedule(None)
         result = None
         try:

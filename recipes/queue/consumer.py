@@ -142,18 +142,9 @@ class Consumer:
         item = self.view.ahead(name) or checked(await self._answer(name))
         if item is None:
             return None
-        removing = self._nodes.in_background(self._remove(name, item))
-        try:
-            is_ours = await bound.uncut(partial(asyncio.shield, removing))
-        except asyncio.CancelledError:
-            undoing = self._nodes.in_background(self._undo_removal(removing, name, item.data))
-            # A caller that cancels often closes the client next.  The item would be lost, so put it back first, even if
-            # the caller cancels again.
-            await self._nodes.wait_while_connected(undoing)
-            raise
-        return item.data if is_ours else None
+        return item.data if await self._remove(bound, name, item) else None
 
-    async def _remove(self, name: str, item: Node) -> bool:
+    async def _remove(self, bound: Bound, name: str, item: Node) -> bool:
         """Delete the item, and return whether it is ours; if not, another consumer has it.
 
         Args:
@@ -161,7 +152,7 @@ class Consumer:
         """
         session_id = self._zk.session_id
         try:
-            return await until_answered(self._zk, lambda: self._commit_removal(name, item), renews=False)
+            return await until_answered(self._zk, lambda: self._commit_removal(bound, name, item), renews=False)
         except zkwire.TransactionError as refused:
             if isinstance(refused.cause, zkwire.NotEmptyError):
                 raise UnusableItemError(HAS_CHILDREN) from None
@@ -176,18 +167,37 @@ class Consumer:
                 return False
             raise zkwire.SessionExpiredError("the session ended before the outcome of a take was known") from lost
 
-    async def _commit_removal(self, name: str, item: Node) -> bool:
+    async def _commit_removal(self, bound: Bound, name: str, item: Node) -> bool:
         taken_node, entry = self._nodes.taken_node(name), self._nodes.entry(name)
         while True:
             transaction = self._zk.transaction()
             transaction.create(taken_node, acl=self._nodes.fixed_acl)  # not if another consumer has claimed the item
             transaction.delete(entry, item.stat.version)  # not if its data was changed since it was read
             transaction.delete(taken_node)
-            if await self._committed(transaction):
+            if await self._commit_take(bound, transaction, name, item.data):
                 return True
             there = await read_after_loss(self._zk, entry)
             if there is not None and there.stat.czxid != item.stat.czxid:
                 return False  # the queue was deleted meanwhile, and this is another item of the same name
+
+    async def _commit_take(self, bound: Bound, transaction: Transaction, name: str, data: bytes) -> bool:
+        """The same as `_committed`; if the caller is cancelled meanwhile, the item is put back."""
+        committing: asyncio.Task[bool] | None = None
+
+        def commit() -> asyncio.Future[bool]:
+            nonlocal committing
+            committing = self._nodes.in_background(self._committed(transaction))
+            return asyncio.shield(committing)
+
+        try:
+            return await bound.uncut(commit)
+        except asyncio.CancelledError:
+            if committing is not None:
+                undoing = self._nodes.in_background(self._undo_removal(committing, name, data))
+                # A caller that cancels often closes the client next.  The item would be lost, so put it back first,
+                # even if the caller cancels again.
+                await self._nodes.wait_while_connected(undoing)
+            raise
 
     async def _committed(self, transaction: Transaction) -> bool:
         """Commit with a receipt; return False if it was not carried out, and is to be tried again."""

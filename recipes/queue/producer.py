@@ -6,7 +6,7 @@ afterwards whether the put was carried out; a receipt does, see recipes.common.r
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import prefix
-from zkwire import GetChildren, GetData, Node, WatchSet
+from zkwire import GetChildren, GetData, Node, Transaction, WatchSet
 
 # A producer that came too late so often, because others put first, enters the waiting line.
 _MOST_FAILURES: Final = 3
@@ -78,7 +78,7 @@ class Producer:
             ValueError: if the queue has another `maxsize`.
         """
         if self._maxsize is None:
-            await until_answered(self._zk, lambda: self._send(items, None))
+            await until_answered(self._zk, lambda: self._send(items, None, self._receipts.commit))
             return
         most = self._maxsize - len(items)
         async with bounded(within, f"the queue {self._nodes.path} had no room for {len(items)} more") as bound:
@@ -95,6 +95,11 @@ class Producer:
         the node `room`, on the condition that its version is the one read *before* the count: of two producers that
         counted at the same time only one succeeds.  Consumers do not write it, for they only make more room.
         """
+
+        async def commit(transaction: Transaction) -> bool:
+            # A put that ended with TimeoutError must not have been carried out.
+            return await bound.uncut(partial(self._receipts.commit, transaction))
+
         ticket: Ticket | None = None
         failures = 0
         try:
@@ -111,9 +116,8 @@ class Producer:
                         bound.must_wait()
                         ticket = ticket or await self._line.acquire()
                         room = await until_answered(self._zk, partial(self._wait_for_room, most), renews=False)
-                # Asked again here after a refusal, so that the put keeps its place in the line.  A put that ended with
-                # TimeoutError must not have been carried out.
-                send = partial(bound.uncut, partial(self._send, items, room.version))
+                # Asked again here after a refusal, so that the put keeps its place in the line.
+                send = partial(self._send, items, room.version, commit)
                 if await until_answered(self._zk, send, renews=False):
                     # After a producer that came out of the line others may wait there: its next put must look for them,
                     # and so it forgets the room.
@@ -191,11 +195,17 @@ class Producer:
 
     # -- sending ----------------------------------------------------------------------------------------------------
 
-    async def _send(self, items: Sequence[tuple[int, bytes]], version: int | None) -> bool:
+    async def _send(
+        self,
+        items: Sequence[tuple[int, bytes]],
+        version: int | None,
+        commit: Callable[[Transaction], Awaitable[bool]],
+    ) -> bool:
         """Put all `items` in one transaction; return whether they were put.
 
         Args:
             version: The version that the node `room` must have; None for an unbounded queue.
+            commit: What commits the transaction, with a receipt.
 
         Cancellation:
             The items may have been put.
@@ -221,7 +231,7 @@ class Producer:
                 path = self._nodes.entry(prefix(priority))
                 transaction.create(path, data, sequential=True, acl=self._nodes.fixed_acl)
             try:
-                if await self._receipts.commit(transaction):
+                if await commit(transaction):
                     self._are_numbers_used_up = False
                     return True
             except zkwire.TransactionError as refused:

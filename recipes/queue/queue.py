@@ -80,7 +80,7 @@ class Queue:
         Args:
             priority: From 0, the most urgent, to 999.
             within: How many seconds to wait for room in a bounded queue; None waits without limit, 0 uses the room that
-                is there and does not wait.
+                is there and does not wait.  A put that was sent is not cut off, as a take of `get` is not.
 
         Raises:
             TimeoutError: if there was no room in time; nothing was put.
@@ -146,7 +146,8 @@ class Queue:
 
         Args:
             within: How many seconds to wait at most; None waits without limit, 0 takes an item that is there and does
-                not wait.
+                not wait.  A take that was sent is not cut off: without a server the call may last up to 4/3 of a
+                session timeout longer.
 
         Raises:
             TimeoutError: if no item came in time.
@@ -156,8 +157,7 @@ class Queue:
         Cancellation:
             An item that was taken is put back in its place; a bounded queue may then have one item too many.  While the
             client is connected, the call ends when the item is back, also if it is cancelled once more.  If the server
-            refuses to have it back, as without the permission CREATE, it is lost, which is logged.  `within` cancels no
-            take: it is suspended from the request that takes an item to its answer.
+            refuses to have it back, as without the permission CREATE, it is lost, which is logged.
 
         Order:
             A consumer that finds an item when it comes takes it, before the waiting ones, which are served in the order

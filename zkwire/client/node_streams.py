@@ -193,7 +193,10 @@ class DataStream(NodeStream[Node]):
 
     async def _read(self) -> tuple[object, Node] | None:
         reply = await self._ask(GetDataRequest(self._server_path, True), WatchKind.DATA)
-        return None if reply is None else ((reply.stat.czxid, reply.stat.mzxid), Node(reply.data or b"", reply.stat))
+        if reply is None:
+            return None
+        # A restart may change data without a zxid: /zookeeper/config always has 0 if it is read from a file.
+        return (reply.stat.czxid, reply.stat.mzxid, reply.data), Node(reply.data or b"", reply.stat)
 
 
 class ChildrenStream(NodeStream[list[str]]):

@@ -143,6 +143,43 @@ async def test_a_time_limit_cuts_off_no_take() -> None:
         assert await getting == b"x"
 
 
+@in_virtual_time
+@pytest.mark.parametrize("maxsize", [None, 5])
+async def test_a_time_limit_ends_what_is_repeated_because_it_was_not_carried_out(maxsize: int | None) -> None:
+    """The connection breaks at each take, or put."""
+    async with a_client() as (server, zk):
+        queue = Queue(zk, PATH, maxsize=maxsize)
+        await queue.put(b"x")
+
+        def strike(wire: Wire, sent: Sent) -> bool | None:
+            if sent.name != "multi":
+                return None
+            server.loop.call_soon(server.drop)
+            return False
+
+        server.strike = strike
+        with pytest.raises(TimeoutError):
+            await (queue.get(within=1) if maxsize is None else queue.put(b"y", within=1))
+        server.strike = lambda wire, sent: None
+        assert await queue.get() == b"x"
+        assert await queue.size() == 0
+
+
+@in_virtual_time
+async def test_a_cancelled_get_whose_take_is_refused_for_the_moment_ends() -> None:
+    async with a_client() as (server, zk):
+        queue = Queue(zk, PATH)
+        await queue.put(b"x")
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "multi" else None
+        getting = asyncio.create_task(queue.get())
+        await server.until("multi", 2)
+        getting.cancel()
+        await asyncio.sleep(1)
+        assert getting.done()
+        server.strike = lambda wire, sent: None
+        assert await queue.get() == b"x"
+
+
 async def test_an_item_that_is_too_large_to_be_put_back_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A plain create, as kazoo sends it, has room for some bytes more than a transaction."""
     async with clients() as (server, (zk, other)):

@@ -90,6 +90,20 @@ async def test_the_same_list_in_a_new_session_changes_nothing() -> None:
                 assert zk.state is CONNECTED
 
 
+async def test_a_list_that_restarted_servers_read_from_their_files_is_used_though_it_has_no_zxid(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="zkwire")
+    async with ensemble() as (server, _):
+        node = server._machine.tree.nodes[CONFIG]
+        node.data = member(server, "127.0.0.1")
+        async with zkwire.connect(server.hosts, follow_config=True) as zk:
+            await until(lambda: "lists the servers 127.0.0.1:" in caplog.text)
+            node.data = member(server, "127.0.0.2")
+            server.expire(zk.session_id)
+            await until(lambda: "lists the servers 127.0.0.2:" in caplog.text)
+
+
 async def test_without_another_session_it_ends_with_the_session() -> None:
     async with ensemble() as (server, _):
         zk = await zkwire.connect(server.hosts, follow_config=True, renew=False)
