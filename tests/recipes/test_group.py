@@ -31,7 +31,7 @@ async def test_members_join_change_and_leave(zookeeper: RealServer, path: str) -
         await one.leave()
         await one.leave()
         assert await one.lost() is None
-        with pytest.raises(RuntimeError, match="no longer kept"):
+        with pytest.raises(RuntimeError, match="has left"):
             await one.set(b"")
         assert await group.members() == {}
         await until_watches(zookeeper, 0)
