@@ -7,16 +7,18 @@ import argparse
 import asyncio
 import contextlib
 import time
+from functools import partial
 from typing import Final
 
 from recipes.common.numbers import in_order, next_number
+from recipes.common.retrying import until_answered
 from recipes.line.contenders import Contender, holders_first, in_line, single
 from recipes.line.ticket import is_ticket
 from recipes.semaphore import PREFIX as PERMIT_PREFIX
 from recipes.semaphore import parse_permits
 from zkwire import Client, GetChildren, GetData, NoAuthError, Node, ZooKeeperError, join_path
 from zkwire.command import output
-from zkwire.command.options import connected
+from zkwire.command.options import connected, connection_told
 
 _LONGEST_DATA: Final = 60  # characters that are shown
 _QUICK: Final = 0.05  # seconds: changes within this time are shown together
@@ -30,14 +32,15 @@ async def show(options: argparse.Namespace) -> None:
         if not options.watch:
             _print(await find(zk, options.path), options)
             return
-        async with zk.events(options.path, recursive=True) as events:
-            while True:
-                _print(await find(zk, options.path), options)
-                await anext(events)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_QUICK):
-                        async for _ in events:
-                            pass
+        with connection_told(zk, "zklock"):
+            async with zk.events(options.path, recursive=True) as events:
+                while True:
+                    _print(await until_answered(zk, partial(find, zk, options.path)), options)
+                    await anext(events)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_QUICK):
+                            async for _ in events:
+                                pass
 
 
 async def find(zk: Client, path: str) -> Locks:

@@ -10,15 +10,18 @@
 """
 
 import argparse
+import asyncio
+import contextlib
 import logging
 import os
 import ssl
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import zkwire
+from zkwire import SessionState
 from zkwire.command import output
 
 DEFAULT_HOSTS: Final = "127.0.0.1:2181"
@@ -181,3 +184,27 @@ def connected(options: argparse.Namespace) -> AbstractAsyncContextManager[zkwire
     auth = [credential(each) if isinstance(each, str) else each for each in options.auth]
     within, tls = options.to_connect, tls_of(options)
     return zkwire.connect(options.hosts, options.session_timeout, within=within, auth=auth, ssl=tls)
+
+
+@contextlib.contextmanager
+def connection_told(zk: zkwire.Client, program: str) -> Iterator[None]:
+    """Print a line on the standard error for each change of the connection, while the body runs.
+
+    Args:
+        zk: The client, which is connected.
+        program: The name that the lines begin with.
+    """
+
+    async def tell() -> None:
+        told = SessionState.CONNECTED
+        async for state in states:
+            if state is not told:
+                print(f"{program}: {state.value}", file=sys.stderr, flush=True)
+            told = state
+
+    states = zk.states()  # before the task begins: no change in between is missed
+    telling = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        telling.cancel()

@@ -132,6 +132,37 @@ async def test_nothing_is_printed_without_a_change(
         await cancelled(showing)
 
 
+@pytest.mark.parametrize("ends_session", [False, True])
+@in_virtual_time
+async def test_a_lost_connection_is_told_and_the_locks_are_shown_again_afterwards(
+    ends_session: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_client() as (server, zk):
+        monkeypatch.setattr(show, "connected", lambda options: nullcontext(zk))
+        showing = asyncio.create_task(show.show(Namespace(path="/", watch=True, json=True)))
+        await server.until("getChildren")
+        if ends_session:  # while a look is under way
+            server.names()
+            server.strike = lambda wire, sent: False if sent.name == "getData" else None
+            await zk.create("/a")
+            await server.until("getData")
+        server.refused = {"a", "b"}
+        server.drop()
+        await asyncio.sleep(30.0 if ends_session else 1.0)
+        states = [zkwire.SessionState.SUSPENDED]
+        if ends_session:
+            states += [zkwire.SessionState.EXPIRED, zkwire.SessionState.CONNECTING]
+        assert capsys.readouterr() == ("[]\n", "".join(f"zklock: {state.value}\n" for state in states))
+        server.refused.clear()
+        server.names()
+        server.strike = lambda wire, sent: None
+        await server.until("getChildren", 1 + ends_session)
+        await asyncio.sleep(0.1)
+        # The look that the end of the session has cut short, and one because the stream may have missed an event.
+        assert capsys.readouterr() == ("[]\n" * (1 + ends_session), "zklock: connected\n")
+        await cancelled(showing)
+
+
 @contextmanager
 def three_locks(memory: ServerProcess, path: str) -> Iterator[tuple[zkwire.Client, zkwire.Stat]]:
     """Hold locks below `path`, in another thread; yield their client, and the Stat of the node of the first lock."""
