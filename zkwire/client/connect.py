@@ -14,7 +14,7 @@ from zkwire.client.requester import check_number
 from zkwire.session import credentials, hosts
 from zkwire.session.credentials import scrub_traceback
 from zkwire.session.observer import Observer
-from zkwire.session.opening import Opener
+from zkwire.session.opening import opener_of
 from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import REPLY_LIMIT, Session
@@ -236,7 +236,7 @@ def connect(
         "request_limit": request_limit,
         "reply_limit": reply_limit,
         "rng": rng,
-        "open_link": open_link or _opener(ssl),
+        "open_link": open_link or opener_of(ssl),
         "auth": [credentials.checked(*_pair(each), request_limit=request_limit) for each in auth],
         "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
@@ -255,11 +255,3 @@ def _pair(each: object) -> Sequence[object]:
     if not isinstance(each, tuple | list) or len(each) != 2:
         raise TypeError("auth must be a sequence of pairs of a scheme and bytes: auth=[('digest', b'user:password')]")
     return each
-
-
-def _opener(ssl: tls.SSLContext | bool | None) -> OpenLink:
-    if isinstance(ssl, tls.SSLContext):
-        return Opener(ssl)
-    if ssl is not None and not isinstance(ssl, bool):
-        raise TypeError(f"ssl must be an SSLContext, or True for the default one, not {type(ssl).__name__}")
-    return Opener(tls.create_default_context() if ssl else None)

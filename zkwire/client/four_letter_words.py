@@ -9,7 +9,8 @@ from ssl import SSLContext
 from typing import Any, Final, Literal, TypeAlias, overload
 
 from zkwire.errors import ProtocolError, UnimplementedError, ZooKeeperError
-from zkwire.session import hosts
+from zkwire.session import hosts, probe
+from zkwire.session.opening import opener_of
 
 _Metrics: TypeAlias = dict[str, int | float | str]
 _TLS: TypeAlias = SSLContext | bool | None
@@ -21,7 +22,6 @@ _FLOAT: Final = re.compile(r"-?[0-9]{1,400}\.[0-9]{1,400}(E-?[0-9]{1,4})?")
 _PAIRS: Final = {"mntr": "\t", "conf": "=", "envi": "="}
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
 _NOT_ALLOWED: Final = "is not executed because it is not in the whitelist"
-_READ_SIZE: Final = 64 * 1024
 _MiB: Final = 1 << 20
 # Bytes of an answer.  To "mntr" a server has lines for each name below its root that was ever used, about 600 bytes.
 _MOST: Final = {"mntr": 16 * _MiB, "conf": _MiB, "envi": _MiB}
@@ -87,16 +87,19 @@ async def four_letter_word(host: str, word: str, *, within: float = 5.0, ssl: _T
         raise ValueError(f"{word!r} is not a word of four small letters, such as 'mntr'")
     if word == "stmk":
         raise ValueError("the word 'stmk' needs a trace mask, which zkwire cannot send")
+    opener, most = opener_of(ssl), _MOST.get(word, _MOST_TEXT)
     limit = asyncio.timeout(within)
     try:
         async with limit:
-            answer = await _ask(address, word, ssl or None)
+            answer = await probe.ask(opener, address, word.encode(), most + 1)
     except TimeoutError as error:
         if not limit.expired():
             raise
         hint = "" if ssl else "; a server that waits for TLS is silent too: see ssl="
         raise TimeoutError(f"{word}: no answer from {address} within {within:g} s{hint}") from error
-    return parse_answer(word, answer, address)
+    if len(answer) > most:
+        raise ProtocolError(f"{address} sent more than {most} bytes, which is not an answer", operation=word)
+    return parse_answer(word, answer.decode(errors="replace"), address)
 
 
 def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metrics | dict[str, str]:
@@ -119,21 +122,6 @@ def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metri
     # Lines without a separator are headings.
     pairs = {name: value for name, separator, value in parts if separator}
     return pairs if word == "envi" else {name: _value(text) for name, text in pairs.items()}
-
-
-async def _ask(address: hosts.Address, word: str, ssl: _TLS) -> str:
-    reader, writer = await asyncio.open_connection(address.host, address.port, ssl=ssl)
-    most = _MOST.get(word, _MOST_TEXT)
-    answer = bytearray()
-    try:
-        writer.write(word.encode())
-        while read := await reader.read(_READ_SIZE):
-            answer += read
-            if len(answer) > most:
-                raise ProtocolError(f"{address} sent more than {most} bytes, which is not an answer", operation=word)
-        return answer.decode(errors="replace")
-    finally:
-        writer.transport.abort()  # not close(): there is nothing left to send or to wait for
 
 
 def _value(text: str) -> int | float | str:

@@ -162,9 +162,19 @@ class Opener:
         try:
             # A numeric address needs no resolver: this does not block.
             return [*socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)]
-        except socket.gaierror:
+        except Exception:  # noqa: BLE001  # a name; what else a resolver raises, `_resolve` reports
             found = await self._names.setdefault(host, _Name(host)).addresses()
         return [(*info[:4], (info[4][0], port, *info[4][2:])) for info in found]
+
+
+def opener_of(context: ssl.SSLContext | bool | None) -> Opener:
+    """Return an Opener for `context`, where True stands for the default one.
+
+    Raises: TypeError; ValueError if the context is made for servers.
+    """
+    if not isinstance(context, ssl.SSLContext | bool | None):
+        raise TypeError(f"ssl must be an SSLContext, or True for the default one, not {type(context).__name__}")
+    return Opener(ssl.create_default_context() if context is True else context or None)
 
 
 class _Name:
@@ -211,13 +221,18 @@ class _Name:
 
 
 def _resolve(host: str, answer: asyncio.Future[list[_Info]]) -> None:
-    """Ask the resolver and settle `answer`; runs in a thread."""
-    settle: Callable[[Any], None] = answer.set_result
+    """Ask the resolver and settle `answer`, by an OSError if there is no address; runs in a thread."""
+    settle: Callable[[Any], None] = answer.set_exception
     outcome: Any
     try:
-        outcome = list(dict.fromkeys(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)))
+        if outcome := list(dict.fromkeys(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))):
+            settle = answer.set_result
+        else:
+            outcome = OSError(f"the resolver has no address for {host!r}")
     except OSError as error:
-        settle, outcome = answer.set_exception, error
+        outcome = error
+    except Exception as error:  # noqa: BLE001  # of a codec, or a library in its place: the next question may succeed
+        outcome = OSError(f"the resolver fails for {host!r}: {error!r}")
     with contextlib.suppress(RuntimeError):  # the event loop was closed meanwhile
         answer.get_loop().call_soon_threadsafe(settle, outcome)
 

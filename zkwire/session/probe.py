@@ -1,4 +1,4 @@
-"""Ask servers by four-letter words: which of them can write, and which one is not the leader."""
+"""Ask servers by four-letter words: anything, which of them can write, and which one is not the leader."""
 
 import asyncio
 from typing import Any, Final, cast
@@ -9,6 +9,7 @@ from zkwire.session.transport import Link, OpenLink
 from zkwire.wire import timing
 
 _ROOM: Final = 2048  # bytes, for the answer: that to "srvr" has some 300
+_READ_SIZE: Final = 64 * 1024
 
 
 async def find_writable(
@@ -58,27 +59,40 @@ async def is_learner(open_link: OpenLink, address: Address, limit: float) -> boo
 
 async def _ask(open_link: OpenLink, address: Address, word: bytes, limit: float) -> bytes:
     """Return the answer to a four-letter word, as far as it matters; b"" if there is none within `limit` seconds."""
-    protocol = _WordProtocol(word)
     try:
         async with asyncio.timeout(limit):
-            # `open_link` only opens the connection and does not look at the protocol, so this cast is safe.
-            await open_link(lambda: cast(Link, protocol), address.host, address.port)
-            return await protocol.answer
+            return bytes(await ask(open_link, address, word, _ROOM))
     except OSError:  # TimeoutError is a subclass
         return b""
+
+
+async def ask(open_link: OpenLink, address: Address, word: bytes, most: int) -> bytearray:
+    """Return the answer of the server at `address` to a four-letter word, or the first `most` bytes of a longer one.
+
+    Raises: OSError.
+    Cancellation: leaves no socket.
+    """
+    protocol = _WordProtocol(word, most)
+    try:
+        # `open_link` only opens the connection and does not look at the protocol, so this cast is safe.
+        await open_link(lambda: cast(Link, protocol), address.host, address.port)
+        if (failure := await protocol.ended) is not None:
+            raise failure
+        return protocol.answer
     finally:
         protocol.close()
 
 
 class _WordProtocol(asyncio.BufferedProtocol):
-    """Sends the word and collects the answer, which ends with the stream."""
+    """Sends the word and collects the answer, which ends with the stream or after `most` bytes."""
 
-    def __init__(self, word: bytes) -> None:
+    def __init__(self, word: bytes, most: int) -> None:
         self._word = word
-        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._most = most
+        self.answer = bytearray()
+        self.ended: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
-        self._view = memoryview(bytearray(_ROOM))
-        self._received = b""
+        self._view = memoryview(bytearray(min(most, _READ_SIZE)))
 
     def close(self) -> None:
         """Drop the connection, if there is one."""
@@ -93,8 +107,14 @@ class _WordProtocol(asyncio.BufferedProtocol):
         return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._received = (self._received + bytes(self._view[:nbytes]))[:_ROOM]
+        self.answer += self._view[: min(nbytes, self._most - len(self.answer))]
+        if len(self.answer) == self._most:
+            self._end(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if not self.answer.done():
-            self.answer.set_result(self._received)
+        self._end(exc)
+
+    def _end(self, failure: Exception | None) -> None:
+        self.close()
+        if not self.ended.done():
+            self.ended.set_result(failure)

@@ -2,22 +2,28 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
+import struct
+import threading
 import tracemalloc
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 import zkwire
 from tests.support.rogue import Peer, Rogue
+from zkwire.session.opening import Opener
 
 MiB = 1 << 20
 
 
 @asynccontextmanager
-async def answering(answer: bytes, times: int = 1) -> AsyncIterator[str]:
-    """Serve one connection at the address that is given: it gets `answer`, so many times."""
+async def answering(answer: bytes, times: int = 1, *, resets: bool = False) -> AsyncIterator[str]:
+    """Serve one connection at the address that is given: it gets `answer`, so many times, and its end or a reset."""
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -26,6 +32,8 @@ async def answering(answer: bytes, times: int = 1) -> AsyncIterator[str]:
             for _ in range(times):
                 writer.write(answer)
                 await writer.drain()
+        if resets:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.close()
         ended.set()
 
@@ -115,9 +123,34 @@ async def test_a_silent_server_is_given_up_in_time_with_a_hint_at_tls() -> None:
 
 
 async def test_a_timeout_of_the_network_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def open_connection(*_: object, **__: object) -> None:
+    async def open_link(*_: object) -> None:
         raise TimeoutError("the network timed out")
 
-    monkeypatch.setattr(asyncio, "open_connection", open_connection)
+    monkeypatch.setattr(Opener, "__call__", open_link)
     with pytest.raises(TimeoutError, match=r"^the network timed out$"):
         await zkwire.four_letter_word("zk1:2181", "ruok", within=60.0)
+
+
+async def test_a_name_is_resolved_although_jobs_of_the_program_occupy_the_threads_of_the_loop() -> None:
+    loop, ends = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    job = loop.run_in_executor(None, ends.wait)
+    try:
+        async with answering(b"imok") as hosts:
+            named = hosts.replace("127.0.0.1", "localhost")
+            assert await zkwire.four_letter_word(named, "ruok", within=20.0) == "imok"
+    finally:
+        ends.set()
+        await job
+
+
+async def test_a_connection_that_is_reset_inside_the_answer_is_an_error_and_not_half_of_an_answer() -> None:
+    async with answering(b"Zookeeper version: 3.9", resets=True) as hosts:
+        with pytest.raises(ConnectionResetError):
+            await zkwire.four_letter_word(hosts, "srvr")
+
+
+@pytest.mark.parametrize(("ssl", "error"), [("yes", TypeError), (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ValueError)])
+async def test_a_context_that_cannot_be_used_is_refused_at_once(ssl: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"^ssl must be an? (SSLContext|context for clients)"):
+        await zkwire.four_letter_word("127.0.0.1:1", "ruok", ssl=ssl)

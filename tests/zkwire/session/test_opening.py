@@ -34,20 +34,23 @@ class Resolver:
         self.at_once = 0
         self.at_once_most = 0
         self.delay = 0.0
-        self.fails = False
+        self.failure: Exception | None = None
         self.ends = threading.Event()
         self._real = socket.getaddrinfo
 
     def __call__(self, host: str, port: Any, *args: Any, **options: Any) -> Any:
-        if host != NAME or options.get("flags", 0) & socket.AI_NUMERICHOST:
+        is_numeric = options.get("flags", 0) & socket.AI_NUMERICHOST
+        if host == NAME and is_numeric and isinstance(self.failure, UnicodeError):
+            raise self.failure
+        if host != NAME or is_numeric:
             return self._real(host, port, *args, **options)
         self.asked += 1
         self.at_once += 1
         self.at_once_most = max(self.at_once, self.at_once_most)
         self.ends.wait(self.delay)
         self.at_once -= 1
-        if self.fails:
-            raise socket.gaierror(socket.EAI_AGAIN, "the resolver fails")
+        if self.failure is not None:
+            raise self.failure
         return [info for address in self.addresses for info in self._real(address, port, *args, **options)]
 
 
@@ -133,16 +136,33 @@ async def test_a_resolver_slower_than_an_attempt_is_waited_for_by_the_next_ones_
                 assert names.at_once_most == 1
 
 
-async def test_a_resolver_that_fails_leaves_the_addresses_known_before() -> None:
+@pytest.mark.parametrize(
+    ("failure", "text"),
+    [
+        (socket.gaierror(socket.EAI_AGAIN, "try again"), "try again"),
+        (UnicodeError("label too long"), rf"^the resolver fails for '{NAME}': UnicodeError\('label too long'\)$"),
+        (None, f"^the resolver has no address for '{NAME}'$"),
+    ],
+)
+async def test_a_resolver_that_fails_in_any_way_leaves_the_addresses_known_before_and_is_asked_again(
+    failure: Exception | None, text: str
+) -> None:
+    """`failure`: None for an empty answer."""
     async with Server() as server:
-        with resolver("127.0.0.1") as names:
-            async with zkwire.connect(f"{NAME}:{server.port}") as zk:
+        with resolver() as names:
+            names.failure = failure
+            opener = Opener()
+            with pytest.raises(OSError, match=text):
+                await opener(asyncio.Protocol, NAME, server.port)  # type: ignore[arg-type]
+            names.failure, names.addresses = None, ["127.0.0.1"]
+            async with zkwire.connect(f"{NAME}:{server.port}", open_link=opener) as zk:
                 states = zk.states()
-                names.fails = True
-                server.drop()
-                await states_until(states, SessionState.SUSPENDED)
-                await states_until(states, SessionState.CONNECTED)
-                assert names.asked == 2
+                names.failure, names.addresses = failure, []
+                for asked in (3, 4):
+                    server.drop()
+                    await states_until(states, SessionState.SUSPENDED)
+                    await states_until(states, SessionState.CONNECTED)
+                    assert names.asked == asked
 
 
 async def test_a_thread_for_the_resolver_that_cannot_start_is_tried_again(
