@@ -1,4 +1,4 @@
-"""Every Python block of these pages runs as printed and leaves no task; the pages name what there is."""
+"""Every Python block of the pages runs as printed and leaves no task; the pages name what there is."""
 
 import asyncio
 import re
@@ -10,31 +10,81 @@ import pytest
 
 import recipes
 import zkwire
-from zkwire.testing import Server
+from tests.support.scripts import run_script
+from zkwire.testing import Server, ServerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
-    name: (ROOT / "docs" / name).read_text(encoding="utf-8")
-    for name in ("client.md", "recipes.md", "other-clients.md", "production.md")
+    path.name: path.read_text(encoding="utf-8") for path in (*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")))
 }
-BLOCKS = [
-    (f"{name}, {heading}", number, code)
+# By page, heading and number. What docs/testing.md gives to pytest runs in tests/docs/test_testing_page.py.
+BLOCKS = {
+    f"{name}, {heading or 'its beginning'}, {number}": code
     for name, page in PAGES.items()
-    for heading, section in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
-    for number, code in enumerate(re.findall(r"```python\n(.*?)```", section, re.DOTALL))
-    if not re.search("2181|basicConfig", code)  # scripts of their own: tests/docs/test_production_page.py
-]
+    for heading, section in re.findall(r"(?:^## (.*?)\n)?(.*?)(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", section, re.DOTALL), 1)
+    if not re.search("def test_|^pytest_plugins", code)
+}
+# The blocks that are scripts: each line that they print matches one of these, and each of these matches a line.
+SCRIPTS = {
+    "README.md, its beginning, 1": [r"mine, with the fencing token \d+"],
+    "README.zh-CN.md, its beginning, 1": [r".*fencing token .* \d+"],
+    "production.md, Stopping, 1": ["ends"],
+    "production.md, Logging, 1": [],
+    "production.md, Metrics, 2": [
+        "zookeeper_connected 0",
+        'zookeeper_events_total{type="CREATED"} 1',
+        'zookeeper_requests_total{operation="closeSession",outcome="ok"} 1',
+        'zookeeper_requests_total{operation="create",outcome="ok"} 1',
+        'zookeeper_requests_total{operation="exists",outcome="NoNodeError"} 1',
+        'zookeeper_states_total{state="CONNECTED"} 1',
+        r'zookeeper_\w+(\{[a-z]+="\w+"(,[a-z]+="\w+")*\})? \d+(\.\d+)?(e-\d+)?',
+    ],
+    "production.md, Blocking code, 1": ["/greeting", "the fencing token is a number: True"],
+    "production.md, Blocking code, 2": ["charged 7, certain for True"],
+    "recipes.md, its beginning, 1": [],
+    "testing.md, its beginning, 1": ["/greeting"],
+}
+# What a page leaves to its reader, before the block.
+BEFORE = {
+    "production.md, Stopping, 1": """
+import os, zkwire
+
+async def main():
+    async with zkwire.connect("127.0.0.1:2181") as zk:
+        asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            print("ends")
+""",
+}
 
 
-@pytest.mark.limit(30)
-@pytest.mark.parametrize(("heading", "number", "code"), BLOCKS, ids=[f"{name}-{number}" for name, number, _ in BLOCKS])
-async def test_an_example_runs(heading: str, number: int, code: str) -> None:
+def _with_hosts(code: str, hosts: str) -> str:
+    return re.sub(r"(?:(?:zk\d|127\.0\.0\.1):2181,?)+", hosts, code)
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block not in SCRIPTS])
+async def test_an_example_runs(block: str) -> None:
     names: dict[str, Any] = {"asyncio": asyncio, "zkwire": zkwire}
     names |= {name: getattr(recipes, name) for name in recipes.__all__}
-    source = f"async def example(zk):\n{textwrap.indent(code, '    ')}"
-    exec(compile(source, f"docs/{heading}, block {number + 1}", "exec"), names)
     async with Server() as server, zkwire.connect(server.hosts) as zk:
-        await names["example"](zk)
+        for chroot in re.findall(r':2181(/\w+)"', BLOCKS[block]):
+            await zk.create(chroot)
+        source = f"async def example(zk):\n{textwrap.indent(_with_hosts(BLOCKS[block], server.hosts), '    ')}"
+        exec(compile(source, f"block {block}", "exec"), names)
+        async with asyncio.timeout(20):
+            await names["example"](zk)
+
+
+@pytest.mark.parametrize("block", SCRIPTS)
+def test_a_script_runs(block: str, tmp_path: Path) -> None:
+    with ServerProcess() as server:
+        printed = run_script(_with_hosts(BEFORE.get(block, "") + BLOCKS[block], server.hosts), tmp_path)
+    lines, wanted = printed.splitlines(), SCRIPTS[block]
+    assert [line for line in lines if not any(re.fullmatch(one, line) for one in wanted)] == []
+    assert [one for one in wanted if not any(re.fullmatch(one, line) for line in lines)] == [], printed
 
 
 # For authors of recipes.

@@ -1,19 +1,22 @@
-"""docs/production.md: its table has every log message of the code, and its scripts run as printed."""
+"""docs/production.md: its table has every log message of the code, and a web application has one client."""
 
 import ast
+import atexit
+import contextlib
 import re
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.scripts import run_script
-from zkwire.testing import ServerProcess
+from zkwire.blocking import Portal
+from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "production.md").read_text(encoding="utf-8")
-# The other blocks run in tests/docs/test_examples_on_pages.py.
-SCRIPTS = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if re.search("2181|basicConfig", code)]
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 LOGGERS = {"_log", "_LOGGER"}
 SESSION_LOG = "zkwire.session.session_log"  # has a writer of messages that repeat
@@ -68,31 +71,34 @@ def test_what_to_check_first_quotes_messages_of_the_table() -> None:
         assert quoted in messages
 
 
-NUMBER = r"\d+(\.\d+)?(e-\d+)?"
-# For each script what its output matches, line by line: the one that logs, an observer, two that block.
-PRINTED = [
-    [],
-    [
-        'zookeeper_events_total{type="CREATED"} 1',
-        'zookeeper_requests_total{operation="closeSession",outcome="ok"} 1',
-        'zookeeper_requests_total{operation="create",outcome="ok"} 1',
-        'zookeeper_requests_total{operation="exists",outcome="NoNodeError"} 1',
-        'zookeeper_states_total{state="CONNECTED"} 1',
-        rf'zookeeper_request_seconds_total{{operation="create"}} {NUMBER}',
-        "zookeeper_connected 0",
-    ],
-    ["/greeting", "the fencing token is a number: True"],
-    ["charged 7, certain for True"],
-]
+def test_the_first_requests_of_a_web_application_share_a_client_and_leave_no_thread_while_no_server_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_exit: list[Callable[[], None]] = []
+    (code,) = (code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "def zookeeper():" in code)
+    with Portal() as portal, portal.enter(Server()) as server, ThreadPoolExecutor(8) as threads:
+        code = (
+            code.partition("\nprint(")[0]
+            .replace("127.0.0.1:2181", server.hosts)
+            .replace('", within=2.0', '", within=0')
+        )
+        names: dict[str, Any] = {}
+        exec(compile(code, "the web application", "exec"), names)
+        portal.call(server.stop)
+        monkeypatch.setattr(atexit, "register", at_exit.append)
+        waiting = threading.Barrier(8)
 
+        def request(account: int) -> str | None:
+            waiting.wait()
+            with contextlib.suppress(TimeoutError):
+                return str(names["charge"](account))
+            return None
 
-@pytest.mark.parametrize("number", range(len(PRINTED)))
-def test_a_script_runs(number: int, tmp_path: Path) -> None:
-    assert len(SCRIPTS) == len(PRINTED)
-    with ServerProcess() as server:
-        printed = run_script(SCRIPTS[number].replace("127.0.0.1:2181", server.hosts), tmp_path)
-    lines = printed.splitlines()
-    assert [wanted for wanted in PRINTED[number] if not any(re.fullmatch(wanted, line) for line in lines)] == []
-    if number == 1:
-        metric = rf'[a-z_]+(\{{[a-z]+="\w+"(,[a-z]+="\w+")*\}})? {NUMBER}'
-        assert [line for line in lines if not re.fullmatch(metric, line)] == []
+        assert list(threads.map(request, range(8))) == [None] * 8
+        assert [thread.name for thread in threading.enumerate()].count("zkwire portal") == 1  # the server's
+        portal.call(server.start)
+        assert list(threads.map(request, range(8))) == [f"charged {account}, certain for True" for account in range(8)]
+        assert len(server.sessions) == 1
+        for end in reversed(at_exit):
+            end()
+        assert server.sessions == []

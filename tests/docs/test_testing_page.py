@@ -1,11 +1,11 @@
-"""Every Python block of docs/testing.md runs as printed, as a test of pytest or as a script."""
+"""Every test on docs/testing.md passes under pytest, and the page names what there is."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from tests.support.scripts import run_python, run_script
+from tests.support.scripts import run_python
 from zkwire.testing.memory import four_letter_words
 from zkwire.testing.memory.faults import Faults
 from zkwire.testing.memory.server import Server
@@ -15,11 +15,10 @@ PAGE = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(<!-- conftest\.py -->\n)?```python\n(.*?)```", PAGE, re.DOTALL)
 CONFTEST = [code for mark, code in BLOCKS if mark]
 TESTS = [code for mark, code in BLOCKS if "def test_" in code]
-SCRIPTS = [code for mark, code in BLOCKS if not mark and "def test_" not in code]
 
 
-def test_the_page_has_a_conftest_a_script_and_four_examples() -> None:
-    assert (len(CONFTEST), len(SCRIPTS), len(TESTS)) == (1, 1, 4)
+def test_the_page_has_a_conftest_and_four_examples() -> None:
+    assert (len(CONFTEST), len(TESTS)) == (1, 4)
 
 
 def test_the_examples_pass_under_pytest(tmp_path: Path) -> None:
@@ -28,10 +27,6 @@ def test_the_examples_pass_under_pytest(tmp_path: Path) -> None:
         (tmp_path / f"test_example_{number}.py").write_text(example, encoding="utf-8")
     printed = run_python("-m", "pytest", "-p", "no:cacheprovider", "-W", "error", folder=tmp_path)
     assert f"{sum(example.count('def test_') for example in TESTS)} passed" in printed
-
-
-def test_the_script_runs(tmp_path: Path) -> None:
-    assert run_script(SCRIPTS[0], tmp_path) == "/greeting\n"
 
 
 def test_the_page_names_every_fault_and_every_word() -> None:
