@@ -9,7 +9,6 @@ while the first one still has it, and the consumer that is done first deletes it
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -24,6 +23,7 @@ from recipes.line.ticket import Ticket, is_ticket
 from recipes.queue.consumer import Claimed
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import in_order
+from recipes.queue.view import View
 from zkwire import GetChildren, GetData, Node, Transaction, ZooKeeperError
 
 
@@ -36,11 +36,11 @@ class Item(bytes):
     item has a greater one; `path` of the claim's own node; `entry`, the path of the item.
     """
 
-    def __new__(cls, nodes: Nodes, claimed: Claimed, on_hand_back: Callable[[], None]) -> Self:
+    def __new__(cls, nodes: Nodes, claimed: Claimed, view: View) -> Self:
         """Make the bytes from the claimed data."""
         return super().__new__(cls, claimed.data)
 
-    def __init__(self, nodes: Nodes, claimed: Claimed, on_hand_back: Callable[[], None]) -> None:
+    def __init__(self, nodes: Nodes, claimed: Claimed, view: View) -> None:
         self.data = claimed.data
         self.token = claimed.node.token
         self.path = claimed.node.path
@@ -49,7 +49,7 @@ class Item(bytes):
         self._zk = nodes.zk
         self._name = claimed.name
         self._session_id = claimed.node.session_id
-        self._on_hand_back = on_hand_back
+        self._view = view
         self._is_handled = False
         # No client waits for the claim's own node, so the end of a claim need not yield the processor to it.
         ticket = Ticket(claimed.node, nodes.zk.guaranteed_delete(self.path))
@@ -136,7 +136,7 @@ class Item(bytes):
             raise
 
     async def _hand_back(self, *, is_lost: bool) -> None:
-        self._on_hand_back()
+        self._view.handed_back(self._name, has_failed=not is_lost)
         if is_lost:
             # In the background: it may take until a server answers again, or until the session is over.
             self._nodes.in_background(self._nodes.free(self._name, claim=self.path, session_id=self._session_id))

@@ -172,6 +172,7 @@ class Queue:
 
         When the body ends, the item is deleted from the queue.  When the body raises or is cancelled, or the process
         dies, the item goes back to its place, and a consumer claims it again: each item is handled at least once.
+        After a body that has failed, this object takes all other items first, for up to a minute.
 
         A claim is lost on the same signals as a lock.  Then the body is cancelled and LockLostError is raised in place
         of the cancellation, also when the body has ended without noticing.  `item.token` protects a store against a
@@ -222,7 +223,7 @@ class Queue:
 
     async def _claim(self, within: float | None) -> Item:
         claimed = await self._take_within(within, lambda _: self._consumer.claim())
-        return Item(self._nodes, claimed, self._consumer.view.listing.expire)
+        return Item(self._nodes, claimed, self._consumer.view)
 
     async def _take_within(self, within: float | None, take_within: Callable[[Bound], Awaitable[T | None]]) -> T:
         """Take an item that is there, or else wait for one; after an expired session begin again."""

@@ -1,6 +1,7 @@
 """Claimed items: hidden while the body runs, deleted or handed back at its end, and safe after a loss."""
 
 import asyncio
+import contextlib
 import copy
 import pickle
 import re
@@ -184,6 +185,34 @@ async def test_an_item_that_is_handed_back_is_free_when_its_body_has_ended() -> 
         assert await zk.get_children(f"{PATH}/taken") == []
 
 
+@in_virtual_time
+async def test_an_item_whose_body_has_failed_comes_after_the_others_for_a_minute() -> None:
+    """Otherwise a consumer would claim an item that always fails again and again, and no other one."""
+    async with a_client() as (server, zk):
+        queue = Queue(zk, PATH)
+        await queue.put_many([b"bad", b"too"], 1)
+        await queue.put_many(numbers(3))
+        claimed = []
+
+        async def claim(times: int) -> list[bytes]:
+            claimed.clear()
+            for _ in range(times):
+                with contextlib.suppress(KeyError):
+                    async with queue.claim(within=0) as item:
+                        claimed.append(item.data)
+                        if item in (b"bad", b"too"):
+                            raise KeyError
+            return claimed
+
+        assert await claim(6) == [b"bad", b"too", b"0", b"1", b"2", b"bad"]
+        await asyncio.sleep(59)
+        await queue.put_many(numbers(2))
+        assert await claim(1) == [b"0"]
+        await asyncio.sleep(2)
+        assert await claim(3) == [b"bad", b"too", b"1"]
+        assert await Queue(zk, PATH).get() == b"bad"  # to other consumers it is where it was
+
+
 async def test_an_item_that_is_released_in_its_body_goes_back() -> None:
     async with scene(PATH) as stage:
         queue = Queue(stage.zk, PATH)
@@ -219,6 +248,18 @@ async def test_the_end_of_a_handled_item_whose_claim_was_lost_raises_the_loss() 
         with pytest.raises(LockLostError):
             await item.release()
         assert await contents(stage) == [b"x"]
+
+
+async def test_an_item_whose_claim_was_lost_keeps_its_place() -> None:
+    async with scene(PATH) as stage:
+        await three_are_there(stage)
+        queue = Queue(stage.zk, PATH)
+        with body_raises(LockLostError):
+            async with queue.claim() as item:
+                await stage.other.delete(item.path)
+                await asyncio.Event().wait()
+        await settled(stage.other, PATH)
+        assert await queue.get() == b"0"
 
 
 async def test_a_copy_of_an_item_is_its_data_alone() -> None:
