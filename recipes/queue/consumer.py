@@ -64,6 +64,7 @@ class Consumer:
         self._zk = nodes.zk
         self._receipts = Receipts(nodes.zk, nodes.take_prefix, acl=nodes.asked_acl)
         self.view = View(nodes)
+        self._kept: list[bytes] = []  # of gets that were cancelled: the server would not have these items back
 
     async def peek(self) -> bytes | None:
         """Return the data of the first item that can be taken, None without one."""
@@ -90,8 +91,10 @@ class Consumer:
         """Take the first item out of the queue and return its data, None without one; `bound` cuts off no take.
 
         Cancellation:
-            An item that was taken is put back in its place.
+            An item that was taken is put back in its place; if the server refuses that, the next call returns it.
         """
+        if self._kept:
+            return self._kept.pop(0)
         return await self._take_first(partial(self._get, bound), is_get=True)
 
     async def claim(self) -> Claimed | None:
@@ -215,7 +218,11 @@ class Consumer:
             return
         try:
             await until_answered(self._zk, lambda: self._put_back(name, data))
-        except (ZooKeeperError, ValueError) as error:  # ValueError: too large, though not for the create of its maker
+        except (zkwire.TransactionError, ValueError) as refused:  # ValueError: it is too large
+            self._kept.append(data)
+            path = self._nodes.path
+            _log.warning("an item of %s that a cancelled get had taken is kept for the next get: %s", path, refused)
+        except ZooKeeperError as error:
             _log.warning("an item of %s that a cancelled get had taken may be lost: %s", self._nodes.path, error)
 
     async def _put_back(self, name: str, data: bytes) -> None:

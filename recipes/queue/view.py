@@ -29,7 +29,7 @@ _MOST_BYTES_AHEAD: Final = 256 * 1024
 _BELIEVED_FOR: Final = 1.0
 # Seconds for which an item whose body has failed comes after all others.  Then it is tried at its place again, or new
 # items could keep it waiting for ever.
-_BEHIND_FOR: Final = 60.0
+_FAILED_FOR: Final = 60.0
 
 
 class View:
@@ -48,7 +48,7 @@ class View:
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
         self._lists: SingleFlight[None] = SingleFlight()
-        self._behind: dict[str, float] = {}  # the items that come after all others, and until when, on the loop's clock
+        self._failed: dict[str, float] = {}  # items that come after the others, and until when, on the loop's clock
         self._read_ahead: dict[str, Node] = {}
         self._believed_until = 0.0  # on the loop's clock
         self._size_ahead = _MOST_BYTES_AHEAD  # of the largest item read ahead at last
@@ -109,8 +109,8 @@ class View:
         self.has_nodes = names is not None
         self._listed = names or (), taken_names or ()
         without = set(being_taken).union(taken_names or (), self.quarantine.among(names or ()))
-        self._behind = {name: until for name, until in self._behind.items() if until > start}
-        self.listing.fill(names or (), without.union(self._behind), next_item(entries))
+        self._failed = {name: until for name, until in self._failed.items() if until > start}
+        self.listing.fill(names or (), without.union(self._failed), next_item(entries))
         if not self.listing:
             self.listing.fill(names or (), without, next_item(entries))
         self._believed_until = start + _BELIEVED_FOR
@@ -119,13 +119,13 @@ class View:
             self._size_ahead = max((len(item.data) for item in self._read_ahead.values()), default=_MOST_BYTES_AHEAD)
 
     def handed_back(self, name: str, *, has_failed: bool) -> None:
-        """List anew before the next take: the item `name` is free again; behind the others if its body `has_failed`.
+        """Expect the item `name` in the next list; after the others if its body `has_failed`.
 
         Without this a consumer would claim an item that always fails again and again, and no other one.
         """
         self.listing.expire()
         if has_failed:
-            self._behind[name] = asyncio.get_running_loop().time() + _BEHIND_FOR
+            self._failed[name] = asyncio.get_running_loop().time() + _FAILED_FOR
 
     # -- reading ahead ----------------------------------------------------------------------------------------------
 

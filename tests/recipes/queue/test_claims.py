@@ -188,11 +188,11 @@ async def test_an_item_that_is_handed_back_is_free_when_its_body_has_ended() -> 
 @in_virtual_time
 async def test_an_item_whose_body_has_failed_comes_after_the_others_for_a_minute() -> None:
     """Otherwise a consumer would claim an item that always fails again and again, and no other one."""
-    async with a_client() as (server, zk):
+    async with a_client() as (_, zk):
         queue = Queue(zk, PATH)
         await queue.put_many([b"bad", b"too"], 1)
         await queue.put_many(numbers(3))
-        claimed = []
+        claimed: list[bytes] = []
 
         async def claim(times: int) -> list[bytes]:
             claimed.clear()

@@ -21,7 +21,7 @@ from tests.support.queues import (
     settled,
     three_are_there,
 )
-from tests.support.recipes import no_task_stays, outcome
+from tests.support.recipes import no_task_stays, outcome, until
 from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
 from zkwire import Client
 from zkwire.testing import Server, VirtualClock
@@ -96,10 +96,10 @@ async def test_a_repeated_take_does_not_take_a_later_item_of_the_same_name(is_de
 
 
 @asynccontextmanager
-async def cancelled_get(server: Server, zk: Client) -> AsyncIterator[Hold]:
+async def cancelled_get(server: Server, zk: Client, queue: Queue | None = None) -> AsyncIterator[Hold]:
     """Cancel a get of `zk` whose take was carried out; the answer comes when the fault is released, or at the end."""
     with server.hold_replies("multi", session=zk.session_id, times=1) as taking:
-        getting = asyncio.create_task(Queue(zk, PATH).get())
+        getting = asyncio.create_task((queue or Queue(zk, PATH)).get())
         await taking.until_hit()
         getting.cancel()
         yield taking
@@ -171,6 +171,7 @@ async def test_a_cancelled_get_whose_take_is_refused_for_the_moment_ends() -> No
     async with a_client() as (server, zk):
         queue = Queue(zk, PATH)
         await queue.put(b"x")
+        server.names()
         server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "multi" else None
         getting = asyncio.create_task(queue.get())
         await server.until("multi", 2)
@@ -181,17 +182,49 @@ async def test_a_cancelled_get_whose_take_is_refused_for_the_moment_ends() -> No
         assert await queue.get() == b"x"
 
 
-async def test_an_item_that_is_too_large_to_be_put_back_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("why", ["too large", "no permission"])
+async def test_an_item_that_cannot_be_put_back_is_returned_by_the_next_get(
+    why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A plain create, as kazoo sends it, has room for some bytes more than a transaction."""
     async with clients() as (server, (zk, other)):
-        await Queue(other, PATH).put(b"x")
-        assert await Queue(zk, PATH).get() == b"x"
-        await settled(zk, PATH)
-        await other.create(f"{PATH}/entries/entry-100-", bytes(2**20 - 80), sequential=True)
-        async with cancelled_get(server, zk):
+        queue = Queue(zk, PATH)
+        await queue.put_many(numbers(3))
+        assert await queue.get() == b"0"
+        item = bytes(2**20 - 80) if why == "too large" else b"x"
+        await other.create(f"{PATH}/entries/entry-050-", item, sequential=True)
+        if why == "no permission":
+            perms = zkwire.Perms.ALL & ~zkwire.Perms.CREATE
+            await other.set_acl(f"{PATH}/entries", [zkwire.ACL(perms, "world", "anyone")])
+        async with cancelled_get(server, zk, queue):
             pass
-        assert f"an item of {PATH} that a cancelled get had taken may be lost" in caplog.text
+        assert f"an item of {PATH} that a cancelled get had taken is kept for the next get" in caplog.text
         await settled(zk, PATH)  # nothing hides an item
+        assert [await queue.get(within=0) for _ in range(3)] == [item, b"1", b"2"]
+
+
+@in_virtual_time
+async def test_an_item_whose_put_back_may_have_succeeded_is_not_kept(caplog: pytest.LogCaptureFixture) -> None:
+    async with a_client(renew=False) as (server, zk):
+        queue = Queue(zk, PATH)
+        await queue.put(b"x")
+        server.names()
+
+        def strike(wire: Wire, sent: Sent) -> None:
+            server.is_holding |= sent.name == "multi"
+
+        server.strike = strike
+        getting = asyncio.create_task(queue.get())
+        await server.until("multi")
+        getting.cancel()
+        await asyncio.sleep(0)
+        server.release()
+        await server.until("multi", 2)
+        with pytest.raises(asyncio.CancelledError):
+            await getting
+        await until(lambda: "may be lost" in caplog.text)
+        with pytest.raises(zkwire.SessionExpiredError):
+            await queue.get(within=0)
 
 
 async def test_an_item_is_put_back_although_another_one_has_its_number_by_now() -> None:
