@@ -37,19 +37,22 @@ class PermitsError(ValueError):
     """
 
     def __init__(self, path: str, asked: int | None, stored: bytes | None) -> None:
-        if stored is None or not stored:
-            text = f"the semaphore {path} has no number of permits yet: give one"
-        elif parse_permits(stored) is None:
-            text = f"the node {path} is not a semaphore: its data, {stored[:40]!r}, is not a number of permits"
-        else:
-            text = (
-                f"the semaphore {path} has {stored.decode()} permits, not {asked}: give that number, or None to use "
-                f"the stored one, or change it with resize"
-            )
-        super().__init__(text)
+        super().__init__(path, asked, stored)  # and not the text: a copy is made by them
         self.path = path
         self.asked = asked
         self.stored = stored
+
+    def __str__(self) -> str:
+        if not self.stored:
+            return f"the semaphore {self.path} has no number of permits yet: give one"
+        if parse_permits(self.stored) is None:
+            return (
+                f"the node {self.path} is not a semaphore: its data, {self.stored[:40]!r}, is not a number of permits"
+            )
+        return (
+            f"the semaphore {self.path} has {self.stored.decode()} permits, not {self.asked}: give that number, or None"
+            " to use the stored one, or change it with resize"
+        )
 
 
 class _NoNumberError(Exception):

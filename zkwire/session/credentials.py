@@ -151,5 +151,5 @@ def checked(scheme: object, data: object, *, request_limit: int) -> Identity:
     request = AuthRequest(0, scheme, data)
     size = Call(request).size
     if size > request_limit:
-        raise RequestTooLargeError(request, size, request_limit)
+        raise RequestTooLargeError(request.operation, None, size, request_limit)
     return Identity(scheme, data)

@@ -49,13 +49,13 @@ R = TypeVar("R", bound=Record)
 class RequestTooLargeError(ValueError):
     """A request is larger than a server accepts; it was not sent.  Sizes are in bytes."""
 
-    def __init__(self, request: Request[Any], size: int, limit: int) -> None:
-        super().__init__(size, limit)
-        self.operation = request.operation
-        self.path = request.subject
+    def __init__(self, operation: str, path: str | None, size: int, limit: int) -> None:
+        super().__init__(operation, path, size, limit)  # all of them: a copy is made by them
+        self.operation = operation
+        self.path = path
 
     def __str__(self) -> str:
-        size, limit = self.args
+        *_, size, limit = self.args
         return (
             f"{described(self.operation, self.path)}: the request has {size} bytes, but a server accepts {limit} (its"
             " jute.maxbuffer, see `request_limit` of zkwire.connect): store less, or spread it over several nodes"
@@ -121,10 +121,10 @@ class RequestQueue:
             raise self.refusal.again()
         request, size = call.request, call.size
         if size > self.request_limit:
-            raise RequestTooLargeError(request, size, self.request_limit)
+            raise RequestTooLargeError(request.operation, request.subject, size, self.request_limit)
         if call.watcher is not None:
             if size + _SET_AGAIN > self.request_limit:  # the watch could not be set again on another connection
-                raise RequestTooLargeError(request, size + _SET_AGAIN, self.request_limit)
+                raise RequestTooLargeError(request.operation, request.subject, size + _SET_AGAIN, self.request_limit)
             self.watches.asked(call.watch_kind, request.subject or "")
         self._unsent.append(call)
         if len(self._unsent) > self._many_unsent:

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import random
 import re
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, NoReturn, Protocol, runtime_checkable
 
 from zkwire.errors import AuthFailedError
 from zkwire.session.credentials import scrub_traceback
@@ -61,6 +61,9 @@ class DigestMD5:
         self._password = password
         self._rng = rng
         self._expected: bytes | None = None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a DigestMD5 has a password, and is neither pickled nor copied: make it where it is used")
 
     def with_rng(self, rng: random.Random) -> DigestMD5:
         """Return a DigestMD5 for the same user that takes nonces from `rng`, unless this one has a source already."""

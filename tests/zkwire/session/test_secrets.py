@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import pickle
 import random
 import struct
 from collections.abc import Callable
@@ -137,6 +138,11 @@ async def test_a_session_that_cannot_be_resumed_does_not_print_its_password(no_s
     async with Server() as server:
         with pytest.raises(zkwire.SessionExpiredError):
             await zkwire.connect(server.hosts, session_id=77, session_password=PASSWORD)
+
+
+def test_a_mechanism_with_a_password_is_not_pickled(no_secret_printed: Watch) -> None:
+    with pytest.raises(TypeError, match="a DigestMD5 has a password, and is neither pickled nor copied"):
+        pickle.dumps(DigestMD5("bob", SECRET))
 
 
 async def test_a_refused_credential_does_not_print_itself() -> None:
