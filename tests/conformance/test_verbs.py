@@ -183,11 +183,6 @@ async def test_several_clients_may_ensure_the_same_path_at_the_same_time(zk: Cli
     assert await zk.get_children(f"{path}/a/b") == ["c"]
 
 
-async def test_a_request_sent_after_ensure_path_finds_the_path(zk: Client, path: str) -> None:
-    _, made = await asyncio.gather(zk.ensure_path(f"{path}/a"), zk.create(f"{path}/a/b"))
-    assert made == f"{path}/a/b"
-
-
 async def test_ensure_path_of_existing_nodes_needs_no_permission_to_create(zk: Client, path: str) -> None:
     async with zk.transaction() as tx:
         tx.create(path)

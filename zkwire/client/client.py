@@ -13,7 +13,7 @@ from zkwire import paths
 from zkwire.client.admin import Administration
 from zkwire.client.operations import Create, Data, Operation
 from zkwire.client.reading import Reading
-from zkwire.client.requester import checked_data, checked_version, creation
+from zkwire.client.requester import checked_data, checked_version, creation, without_frames
 from zkwire.client.session_view import SessionView
 from zkwire.client.transaction import Transaction
 from zkwire.client.trees import Trees
@@ -173,7 +173,8 @@ class Client(Reading, Trees, SessionView, Administration):
                 if lost.maybe_applied or not create.protected:
                     raise
                 continue
-            await self._ensure(paths.split(request.subject or "")[0], acl=create.acl)
+            parent = paths.split(request.subject or "")[0]
+            await without_frames(self._ensure(parent, create.acl, is_missing=True))
 
     async def set(self, path: str, data: Data, version: int = -1) -> Stat:
         """Replace the node's data and return the new Stat (request: setData).

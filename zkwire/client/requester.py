@@ -7,7 +7,7 @@ the value, except where it may be a secret.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -124,6 +124,7 @@ class Requester:
         if not asked:
             check_loop(self.loop)  # otherwise `submit` does it
         futures: list[asyncio.Future[Any]] = []
+        future: asyncio.Future[Any] | None
         try:
             for request, watch, kind in asked:
                 futures.append(self.requests.submit(request, watch, kind))
@@ -147,6 +148,8 @@ class Requester:
             for _, watch, _ in asked:
                 if watch is not None:
                     watch.cancel()
+            futures.clear()  # as in `ask`
+            future = None
             raise
 
     def request_of(self, operation: Operation[Any]) -> tuple[Request[Any], Watch | None, WatchKind]:
@@ -192,10 +195,14 @@ class Requester:
     def failure(self, error: BaseException, watch: Watch | None = None) -> BaseException:
         """Return the error of one of several requests as its result; raise it if it is the end of the session."""
         if isinstance(error, SessionError):
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # as in `ask`
         if watch is not None:
             watch.cancel()
         self.strip(error)
+        error.__traceback__ = None  # of an await, whose frame has the error: a cycle
         return error
 
     def strip(self, error: BaseException) -> None:
@@ -221,6 +228,18 @@ class Requester:
     def is_over(self) -> bool:
         """Whether the session has ended and no other will follow it."""
         return self.requests.refusal is not None
+
+
+async def without_frames(verb: Coroutine[Any, Any, None]) -> None:
+    """Await `verb`, which gets many answers, and empty the traceback of its error.
+
+    The traceback has the frames of `verb`, which have its answers, which has the error: a cycle.
+    """
+    try:
+        await verb
+    except ZooKeeperError as error:
+        error.__traceback__ = None
+        raise
 
 
 def results_of(requester: Requester, reply: MultiReply, asked: Sequence[Request[Any]]) -> list[Any]:

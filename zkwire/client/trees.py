@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from zkwire import paths
 from zkwire.client.operations import Create
-from zkwire.client.requester import Requester, Verbs, creation
+from zkwire.client.requester import Requester, Verbs, creation, without_frames
 from zkwire.errors import (
     ConnectionLostError,
     NoAuthError,
@@ -25,7 +25,14 @@ from zkwire.errors import (
 from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.wire.multi import MultiReply, MultiRequest, batched
 from zkwire.wire.records import ACL, OPEN_ACL
-from zkwire.wire.requests import DeleteRequest, ExistsRequest, GetChildren2Request, GetChildrenRequest, Request
+from zkwire.wire.requests import (
+    DeleteRequest,
+    ExistsRequest,
+    GetChildren2Request,
+    GetChildrenRequest,
+    Request,
+    StatReply,
+)
 from zkwire.wire.watch_table import WatchKind
 
 _PROTECTED: Final = ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config")
@@ -45,6 +52,9 @@ class Trees(Verbs):
     async def ensure_path(self, path: str, *, container: bool = False, acl: Sequence[ACL] = OPEN_ACL) -> None:
         """Create the node and every missing node above it, the chroot included; nodes that exist stay as they are.
 
+        What exists is not written: a path that exists needs no permission, and no server that can write.  After a lost
+        connection it looks again.
+
         Args:
             path: The node.
             container: Whether the node itself, if missing, becomes a container; those above are persistent.
@@ -56,10 +66,10 @@ class Trees(Verbs):
         Cancellation:
             The nodes that it has created stay.
 
-        Order:
-            All creates leave together, so that a request sent after them finds the path.
+        Requests:
+            exists for the node and all above it, in one write; then create for those that are missing, in another one.
         """
-        await self._ensure(self._server_path(path), container=container, acl=acl)
+        await without_frames(self._ensure(self._server_path(path), acl, container=container))
 
     async def delete_tree(self, path: str) -> None:
         """Delete the node and all nodes below it (requests: getChildren, multi, delete).
@@ -81,10 +91,13 @@ class Trees(Verbs):
         Cancellation:
             The nodes that are not yet deleted stay.
         """
-        requester = self._requester
         root = self._server_path(path)
         if root in _PROTECTED:
             raise ValueError(f"{path}: no server deletes its own node {root}; delete the trees below it one by one")
+        await without_frames(self._delete_tree(path, root))
+
+    async def _delete_tree(self, path: str, root: str) -> None:
+        requester = self._requester
         root_czxid = None
         remaining: list[ZooKeeperError] = []
         for attempt in range(_MOST_ROUNDS):
@@ -123,23 +136,37 @@ class Trees(Verbs):
             error.hint = "nodes are created below it as fast as they are deleted"
         raise error
 
-    async def _ensure(self, path: str, *, container: bool = False, acl: Sequence[ACL]) -> None:
-        """Create the node at the server's `path`, and every missing node above it, in one write."""
+    async def _ensure(
+        self, path: str, acl: Sequence[ACL], *, container: bool = False, is_missing: bool = False
+    ) -> None:
+        """Create the node at the server's `path`, and every missing node above it; if `is_missing`, without a look."""
         above = paths.ancestors(path)
         creates = [creation("", Create(each, container=container and each == path, acl=acl)) for each in above]
-        # If this is cancelled, nodes that exist by now stay: another client may have found one already.
-        answers = await self._requester.ask_all([(create, None, WatchKind.DATA) for create in creates])
-        failures = [
-            each for each in answers if isinstance(each, ZooKeeperError) and not isinstance(each, NodeExistsError)
-        ]
-        if not failures or failures[-1] is not answers[-1]:
-            return
-        if isinstance(answers[-1], NoAuthError):
-            # The server checks the permission to create first: NoAuth says nothing about whether the node exists.
-            with contextlib.suppress(NoNodeError):
-                await self._requester.ask(ExistsRequest(path, False))
+        missing: Sequence[Request[Any]] = creates
+        while True:
+            if not is_missing:
+                found = await self._answers([ExistsRequest(each, False) for each in above])
+                if not found or isinstance(found[-1], StatReply):
+                    return
+                missing = [each for each, stat in zip(creates, found, strict=True) if not isinstance(stat, StatReply)]
+            # If this is cancelled, nodes that exist by now stay: another client may have found one already.
+            answers = await self._answers(missing)
+            failures = [
+                each for each in answers if isinstance(each, ZooKeeperError) and not isinstance(each, NodeExistsError)
+            ]
+            if not failures or failures[-1] is not answers[-1]:
                 return
-        raise failures[0]
+            if isinstance(answers[-1], NoAuthError):
+                # The server checks the permission to create first: NoAuth says nothing about whether the node exists.
+                with contextlib.suppress(NoNodeError):
+                    await self._requester.ask(ExistsRequest(path, False))
+                    return
+            # NoNode: another client has deleted a node above meanwhile.
+            if not isinstance(failures[0], NoNodeError | ConnectionLostError):
+                raise failures[0]
+
+    async def _answers(self, requests: Iterable[Request[Any]]) -> list[Any]:
+        return await self._requester.ask_all([(request, None, WatchKind.DATA) for request in requests])
 
 
 class _Listing:

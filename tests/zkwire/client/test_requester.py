@@ -38,7 +38,7 @@ MULTI_READ = 22
 async def test_a_lost_answer_names_the_callers_path() -> None:
     async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app") as app:
         await app.ensure_path("/a")
-        for write in (app.set("/a", b"1"), app.ensure_path("/a/c")):
+        for write in (app.set("/a", b"1"), app.create("/a/c")):
             with stage.server.drop_before(session=app.session_id), pytest.raises(zkwire.ConnectionLostError) as lost:
                 await write
             _names_the_callers_path(lost.value)
@@ -98,7 +98,7 @@ async def test_a_request_that_is_too_large_names_the_callers_path() -> None:
             await app.create("/a", too_large)
         with pytest.raises(ValueError, match="create2 /a: "):
             await app.pipeline([zkwire.Sync("/"), zkwire.Create("/a", too_large)])
-        with pytest.raises(ValueError, match=r"create /aaa.*aaa: "):
+        with pytest.raises(ValueError, match=r"exists /aaa.*aaa: "):
             await app.ensure_path("/" + "a" * len(too_large))
 
 

@@ -1,13 +1,20 @@
-"""The deletion of a tree by a client whose server, or other clients, make nodes without end."""
+"""The creation of a path, and the deletion of a tree by a client whose server, or other clients, create without end."""
 
 import asyncio
+import contextlib
+import gc
 import itertools
 import struct
 import tracemalloc
+import weakref
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
 import zkwire
+from tests.support.client import turns
 from tests.support.examples import some_in_quick
 from tests.support.rogue import Peer, Rogue
 from zkwire.client import trees as module
@@ -145,3 +152,97 @@ async def test_no_more_nodes_are_listed_at_a_time_than_memory_allows(monkeypatch
             assert held.hits == 2
         await task
         assert await zk.exists("/tree") is None
+
+
+async def test_ensure_path_looks_first_and_creates_what_is_missing() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        counting = partial(server.delay_replies, 0, session=zk.session_id)
+        for path, counts in (("/a/b", (2, 2)), ("/a/b", (2, 0)), ("/a/b/c/d", (4, 2)), ("/", (0, 0))):
+            with counting("exists") as looks, counting("create") as creates:
+                await zk.ensure_path(path)
+            assert (looks.hits, creates.hits) == counts
+        # No server that can write, and no permission, is needed where all is there.
+        with server.answering("create", zkwire.NotReadOnlyError):
+            await zk.ensure_path("/a/b/c")
+            with pytest.raises(zkwire.NotReadOnlyError):
+                await zk.ensure_path("/a/x")
+        # A parent that is missing is created without a look, which would cost every such create a round trip.
+        with counting("exists") as looks, counting("create") as creates:
+            await zk.create("/e/f/g", make_parents=True)
+        assert (looks.hits, creates.hits) == (0, 4)
+
+
+@pytest.mark.parametrize("call", ["ensure_path", "make_parents"])
+async def test_ensure_path_looks_again_after_a_lost_connection_and_if_a_node_above_is_gone(call: str) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        for path, fault in (
+            ("/a/b", server.drop_before("create", path="/a/b")),
+            ("/c/d", server.drop_after("create", path="/c/d")),
+            ("/e/f", server.answering("create", zkwire.NoNodeError, path="/e/f", times=1)),
+        ):
+            with fault:
+                if call == "ensure_path":
+                    await zk.ensure_path(path)
+                else:
+                    await zk.create(f"{path}/x", make_parents=True)
+            assert (await zk.exists(path), fault.hits) != (None, 0)
+
+
+async def test_a_parent_that_appears_where_nothing_may_be_created_is_found() -> None:
+    """The server checks the permission to create before it looks whether the node exists."""
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        async with zk.transaction() as tx:
+            tx.create("/locked")
+            tx.create("/locked/a")
+        await zk.set_acl("/locked", zkwire.READ_ONLY_ACL)
+        with server.answering("create", zkwire.NoNodeError, path="/locked/a/b", times=1):
+            assert await zk.create("/locked/a/b", make_parents=True) == "/locked/a/b"
+
+
+@pytest.mark.parametrize(
+    ("call", "refusals"),
+    [
+        (lambda zk: zk.delete_tree("/tree"), {"multi": zkwire.ThrottledError, "delete": zkwire.NoAuthError}),
+        (lambda zk: zk.delete_tree("/tree"), {"multi": zkwire.ThrottledError, "delete": zkwire.NotEmptyError}),
+        (lambda zk: zk.delete_tree("/tree"), {"getChildren": zkwire.ThrottledError}),
+        (lambda zk: zk.ensure_path("/x/y"), {"create": zkwire.NoAuthError}),
+        (lambda zk: zk.get_many([zkwire.GetData("/tree")]), {"multiRead": zkwire.ThrottledError}),
+        (lambda zk: zk.get("/tree"), {"getData": zkwire.ThrottledError}),
+    ],
+)
+async def test_an_error_is_no_part_of_a_reference_cycle(
+    call: Callable[[zkwire.Client], Awaitable[object]], refusals: dict[str, type[zkwire.ServerError]]
+) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await planted(zk)
+        left: weakref.ref[Any]
+        gc.collect()
+        gc.disable()
+        try:
+            with contextlib.ExitStack() as stack:
+                for operation, error in refusals.items():
+                    stack.enter_context(server.answering(operation, error, nth=1 + (operation == "getChildren")))
+                try:
+                    await call(zk)
+                except zkwire.ServerError as caught:
+                    left = weakref.ref(caught)
+            await turns()
+            assert left() is None
+            # The errors that are results, too.
+            (result,) = await zk.pipeline([zkwire.GetData("/none")])
+            left = weakref.ref(result)
+            del result
+            await turns()
+            assert left() is None
+            pipeline = asyncio.ensure_future(zk.pipeline([zkwire.GetData("/tree"), zkwire.GetData("/tree")]))
+            await asyncio.sleep(0)
+            server.expire(zk.session_id)
+            try:
+                await pipeline
+            except zkwire.SessionExpiredError as caught:
+                left = weakref.ref(caught)
+            del pipeline
+            await zk.ping()
+            assert left() is None
+        finally:
+            gc.enable()
