@@ -69,12 +69,14 @@ class Member:
         Raises:
             RuntimeError: if the member has left.
             ZooKeeperError: if this error has ended the membership, see `lost`, or the server refuses the data with it.
+                If another session has put its own node in the place of this one a moment before, NodeExistsError; that
+                node is left as it is if its version differs.
 
         Cancellation:
             The node may hold the data until it is put back.
 
         Requests:
-            setData.
+            setData; if another client has written the node since, also exists and setData.
         """
         self._check_loop()
         if self._over.done():
@@ -178,7 +180,7 @@ class Group:
                 process before a restart, or before its session expired; None waits without limit, 0 looks once.
 
         Raises:
-            NodeExistsError: if the name is taken and `within` is 0.
+            NodeExistsError: if the name is taken and `within` is 0, or by a node that never goes or is this session's.
             TimeoutError: if it is still taken after `within` seconds.
             ValueError: if it is not a name, as TypeError.
 

@@ -33,8 +33,8 @@ class PersistentEphemeral(BackgroundBlock):
             restart of this process; None waits without limit, 0 looks once.
 
     Raises:
-        NodeExistsError: on entering, if the node of another session exists and `within` is 0; later, if another session
-            has taken the path.
+        NodeExistsError: on entering, if the node of another session exists and `within` is 0, or one that this client
+            has made in another way; later, if another session has taken the path.
         TimeoutError: on entering, if it still exists after `within` seconds.
         SessionExpiredError: if the client does not renew its session.
         ServerError: if the node cannot be created, such as NoAuthError.

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Sequence
 from copy import copy
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import zkwire
 from recipes.common.checks import checked_data
@@ -14,6 +14,8 @@ from recipes.common.retrying import result, until_answered
 from recipes.common.shared_nodes import make_container, wait_for_session
 from recipes.common.waiting import LEAVES_WITHIN, bounded
 from zkwire import ACL, OPEN_ACL, Client, GetChildren, GetData, Stat, WatchSet
+
+_THEN: Final = "try again then, or give within= to Group.join or PersistentEphemeral"
 
 
 class PersistentNode:
@@ -126,7 +128,7 @@ class PersistentNode:
         async with self._set_lock:
             while True:
                 await self.created()  # not below: the error that has ended the keeping is not the answer of a request
-                # No other client writes this node, so it may be written twice.
+                # The node is this client's, so it may be written twice.
                 if await until_answered(self._zk, lambda: self._write(data), repeats=True):
                     return
 
@@ -203,28 +205,32 @@ class PersistentNode:
                         await watch
                         continue
                     elif owner in self._own_sessions:
-                        error.hint = (
-                            "it belongs to a former session of this client, which the server has not ended yet: wait"
-                            " for that with within="
-                        )
+                        error.hint = f"it belongs to a former session of this client that has not ended yet: {_THEN}"
                     else:
                         error.hint = (
                             f"it belongs to another session, {owner % 2**64:#x}; if that is this process's session from"
-                            " before a restart, the node goes when that session expires: wait for it with within="
+                            f" before a restart, the node goes when that session expires: {_THEN}"
                         )
                     raise error
                 finally:
                     watch.cancel()
 
     async def _write(self, data: bytes) -> bool:
-        """Write the node; return False if it is gone: whatever is at the path by now may be another client's."""
+        """Write the node; return False if it is not as we knew it: what is at the path may be another client's."""
         async with self._write_lock:
-            if not self.exists:
+            made = self._may_be_there
+            if made is None or self._error is not None:
                 return False
+            # Another session may have put its node in the place of ours, and we have not heard of it yet: the version
+            # keeps it as it is, unless it is the same by chance, and the Stat shows whose node was written.
             try:
-                await self._zk.set(self.path, data)
+                self._made = await self._zk.set(self.path, data, made.version)
             except zkwire.NoNodeError:
                 self._made = None
+            except zkwire.BadVersionError:
+                self._made = await self._zk.exists(self.path)
+                return False
+            if not self.exists:
                 return False
             self.data = data
             return True
