@@ -154,7 +154,6 @@ def replies() -> Target:
             items = connection.receive(piece, 1.0)
             assert before is None or not items
             arrived += map(_shown, items)
-        connection.receive_eof()
         connection.tick(1.0)
         error = connection.error
         assert error is None or isinstance(error, ProtocolError)

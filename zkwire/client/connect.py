@@ -19,12 +19,12 @@ from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import REPLY_LIMIT, Session
 from zkwire.session.transport import OpenLink
+from zkwire.wire import timing
 from zkwire.wire.records import printed
 
 _PASSWORD_BYTES: Final = 16
 _LEAST_LIMIT: Final = 1024  # bytes: room for the client's own requests and their replies
 _MOST_LIMIT: Final = 2**31 - 1  # bytes: the wire counts them in 32 bits
-_LONGEST_TIMEOUT: Final = 3600.0  # seconds: servers grant 40 by default, and a larger number means milliseconds
 
 
 class _ConnectContext:
@@ -181,10 +181,8 @@ def connect(
     """
     addresses, chroot = hosts.parse(connect_string)
     _check("session_timeout", session_timeout, int | float, "a number of seconds")
-    if session_timeout > _LONGEST_TIMEOUT:
-        meant = (
-            f": for milliseconds give {session_timeout / 1000:g}" if session_timeout < 1000 * _LONGEST_TIMEOUT else ""
-        )
+    if session_timeout > timing.LONGEST:
+        meant = f": for milliseconds give {session_timeout / 1000:g}" if session_timeout < 1000 * timing.LONGEST else ""
         raise ValueError(f"session_timeout is in seconds, and {session_timeout!r} are more than an hour{meant}")
     if not session_timeout > 0:  # written so that a NaN is refused too
         raise ValueError(f"session_timeout must be a positive number of seconds, not {session_timeout!r}")
@@ -204,7 +202,7 @@ def connect(
         raise ValueError("a session_password needs a session_id")
     if least_timeout is not None:
         _check("least_timeout", least_timeout, int | float, "a number of seconds")
-        if not session_id or not 0 < least_timeout <= _LONGEST_TIMEOUT:
+        if not session_id or not 0 < least_timeout <= timing.LONGEST:
             raise ValueError(
                 f"least_timeout must be a positive number of seconds and needs a session_id, not {least_timeout!r}"
             )

@@ -39,7 +39,10 @@ async def follow_config(session: Session, rng: random.Random) -> None:
         except (ServerError, ProtocolError) as error:
             if not is_transient(error):
                 _log.warning(
-                    "cannot read the list of servers in %s, and will not follow it any more: %s", hosts.CONFIG, error
+                    "cannot read the list of servers in %s of %s, and will not follow it any more: %s",
+                    hosts.CONFIG,
+                    session.requests.server,
+                    error,
                 )
                 return
             await asyncio.sleep(_PAUSE)

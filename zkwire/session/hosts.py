@@ -10,11 +10,14 @@ from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from zkwire import paths
+from zkwire.errors import ProtocolError
 
 DEFAULT_PORT: Final = 2181
 CONFIG: Final = "/zookeeper/config"  # the node that lists the servers of an ensemble
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
+_HOST: Final = re.compile(r"[^\s/,;@]{1,255}")  # the time of the codec for names grows with the square of the length
+_MOST_CONFIG: Final = 64 * 1024  # bytes: 255 servers, which is the most, with 250 bytes each
 _ANY_ADDRESS: Final = ("", "0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
 
@@ -61,7 +64,7 @@ def _mistake(servers: str, rest: str) -> str:
         return "servers are separated by ',', and a port follows ':'"
     if re.search(r"[^\s,]\s+[^\s,]", servers):
         return "servers are separated by ',', and not by spaces"
-    if re.search(r"[,;\s]\s*[^/,;]*:\d+", rest) or rest[:1] in (",", ";"):
+    if re.search(r"[,;\s][^/,;]*:\d", rest) or rest[:1] in (",", ";"):
         return "the chroot comes once, after the last server, and not after each"
     return ""
 
@@ -74,7 +77,7 @@ def _address(server: str, whole: str) -> Address:
         port = port[1:]
     else:
         host, _, port = server.partition(":")
-    if not host or "\0" in host or any(character.isspace() for character in host):
+    if _HOST.fullmatch(host) is None or not host.isprintable():  # it stands in the log
         raise ValueError(f"bad connect string {whole!r}: {server!r} is not a server; write host:port,host:port/chroot")
     try:
         # The resolver does this first.  A failure there would not be an OSError, and would end the session's loop.
@@ -93,6 +96,7 @@ def parse_config(config: bytes) -> list[Address]:
 
     The line of a server is "server.1=host:2888:3888:participant;[address:]2181".  A server without a client port
     cannot be reached and is left out.  A wildcard address, such as 0.0.0.0, is replaced by the host.
+    Raises: ProtocolError if it is larger than any list of servers.
     """
     return [address for _, address in _servers(config) if address is not None]
 
@@ -101,6 +105,7 @@ def is_listed(config: bytes, port: int, names: Collection[str]) -> bool:
     """Return whether `config`, see `parse_config`, lists a server with one of `names` and, if it says so, that `port`.
 
     An address that is not listed may be a balancer, which leads to several servers.
+    Raises: as `parse_config`.
     """
     return any(
         host in names if address is None else address.host in names and address.port == port
@@ -110,6 +115,8 @@ def is_listed(config: bytes, port: int, names: Collection[str]) -> bool:
 
 def _servers(config: bytes) -> Iterator[tuple[str, Address | None]]:
     """Yield the host of each server, and the address for clients, None if there is none."""
+    if len(config) > _MOST_CONFIG:
+        raise ProtocolError(f"a list of servers has at most {_MOST_CONFIG} bytes, and {CONFIG} has {len(config)}")
     for line in config.decode(errors="replace").splitlines():
         key, _, value = line.strip().partition("=")
         if not key.startswith("server."):
@@ -124,7 +131,7 @@ def _servers(config: bytes) -> Iterator[tuple[str, Address | None]]:
             continue
         named = Address(host if not colon or address in _ANY_ADDRESS else address, int(port))
         try:
-            (known,), _ = parse(str(named))
+            known = _address(str(named).strip(), line)
         except ValueError:
             continue  # not a valid host name or port
         yield host, known

@@ -371,7 +371,7 @@ class Keepalive:
                 await self.requests.submit(SyncRequest("/"))
                 if link is self.requests.link and link.connection.certainty is not None:
                     link.connection.certainty.follows()
-        except (ServerError, ConnectionLostError, SessionError):
+        except ZooKeeperError:
             pass  # not known: only the client's own writes count
 
     async def _is_at_learner(self, link: Link) -> bool:

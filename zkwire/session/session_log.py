@@ -57,6 +57,7 @@ class SessionLog:
         self._loop = asyncio.get_running_loop()
         self._repetitions = Repetitions()
         self._session_id = session_id
+        self._is_lost = False  # whether the last message of all says that there is no connection
 
     def connected(self, server: str, session_id: int, timeout: float, *, is_read_only: bool) -> None:
         """A server has accepted the session."""
@@ -64,7 +65,8 @@ class SessionLog:
         self._connected_at = self._loop.time()
         # A new session is always news; a server that drops each connection has the same one resumed again and again.
         added = self._repetitions.note((server, "resumed"), self._connected_at) if is_resumed else ""
-        if added is not None:
+        if added is not None or self._is_lost:
+            self._is_lost = False
             _log.info(
                 "connected to %s%s: %s session %s, with a timeout of %.3g s%s",
                 server,
@@ -72,7 +74,7 @@ class SessionLog:
                 "resumed" if is_resumed else "new",
                 printed(session_id),
                 timeout,
-                added,
+                added or "",
             )
 
     def lost(self, server: str, reason: Exception) -> None:
@@ -96,6 +98,7 @@ class SessionLog:
     def _write(self, level: int, kind: object, message: str, *values: object) -> None:
         added = self._repetitions.note(kind, self._loop.time())
         if added is not None:
+            self._is_lost = True
             _log.log(level, message, *values, added)
 
     def ended(self, error: ZooKeeperError) -> None:

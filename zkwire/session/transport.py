@@ -182,9 +182,6 @@ class Link(asyncio.BufferedProtocol):
             assert self._transport is not None
             self._transport.resume_reading()
 
-    def eof_received(self) -> None:
-        self.connection.receive_eof()
-
     def connection_lost(self, exc: Exception | None) -> None:
         if self.closed.done():
             return
@@ -192,7 +189,8 @@ class Link(asyncio.BufferedProtocol):
             self._timer.cancel()
         if exc is not None and not str(exc):
             exc = ConnectionResetError(explained(exc))
-        reason = self._reason or self.connection.error or exc or ConnectionResetError(_BY_THE_SERVER)
+        where = " inside a frame" if self.connection.is_inside_frame else ""
+        reason = self._reason or self.connection.error or exc or ConnectionResetError(f"{_BY_THE_SERVER}{where}")
         self.is_blocked, self.is_leaving = True, False
         self.owner.link_lost(self, reason)
         self.closed.set_result(reason)

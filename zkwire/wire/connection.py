@@ -305,10 +305,10 @@ class Connection:
         """Return since when the peer owes an answer and has sent nothing; `now` if it owes none."""
         return max(self.heard, self.calls[0].sent_at) if self.calls else now
 
-    def receive_eof(self) -> None:
-        """Record that the peer ended the stream, which is an error inside a frame."""
-        if self.error is None and self._frames.held:
-            self.error = self._frames.error or ProtocolError("the stream ended inside a frame")
+    @property
+    def is_inside_frame(self) -> bool:
+        """Whether a part of a frame has come, and its end has not."""
+        return self._frames.held > 0
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -386,8 +386,9 @@ class Connection:
                 f"asked for session {printed(self._wanted_session)}, got {printed(response.session_id)}"
             )
         timeout = response.timeout / 1000
-        if timeout < self._least_timeout:
-            raise ProtocolError(f"granted a session timeout of {response.timeout} ms, too short to keep a session")
+        if not self._least_timeout <= timeout <= timing.LONGEST:
+            too = "short to keep a session" if timeout < self._least_timeout else "long to notice its end"
+            raise ProtocolError(f"granted a session timeout of {response.timeout} ms, too {too}")
         self.timeout = timeout
         self.is_read_only = frame[end : end + 1] > b"\0"
         self.confirms_session = not self.is_read_only

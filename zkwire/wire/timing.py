@@ -6,6 +6,7 @@ session between one timeout and one timeout plus a tick after the last request t
 
 from typing import Final
 
+LONGEST: Final = 3600.0  # seconds: servers grant 40 by default; a larger number means milliseconds, or no real server
 _FIRST_PAUSE: Final = 0.1
 _LEAST_GRANTED: Final = 0.05
 _GROWTH: Final = 4096  # bytes by which a frame must grow within a session timeout

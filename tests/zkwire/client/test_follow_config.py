@@ -134,8 +134,19 @@ async def test_a_configuration_that_cannot_be_read_is_reported_and_not_followed(
                 assert await zk.exists("/a") is None
             assert refused.hits == 1
         (report,) = [text for text in caplog.messages if CONFIG in text]
-        about = f"cannot read the list of servers in {CONFIG}, and will not follow it any more: getData {CONFIG}: "
-        assert report.startswith(about)
+        about = f"cannot read the list of servers in {CONFIG} of {server.hosts}, and will not follow it any more: "
+        assert report.startswith(f"{about}getData {CONFIG}: ")
+
+
+async def test_what_is_larger_than_any_list_of_servers_is_reported_and_not_followed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with ensemble() as (server, _):
+        server._machine.tree.nodes[CONFIG].data = member(server, "localhost") * 2000
+        async with zkwire.connect(server.hosts, follow_config=True) as zk:
+            await until(lambda: not following())
+            assert (zk.state, zk.server) == (CONNECTED, server.hosts)
+        assert f"in {CONFIG} of {server.hosts}, and will not follow it any more: a list of servers has " in caplog.text
 
 
 async def test_after_a_transient_refusal_nothing_is_asked_in_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:

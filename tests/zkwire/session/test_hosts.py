@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zkwire.errors import ProtocolError
 from zkwire.session.hosts import Address, Hosts, is_listed, parse, parse_config
 from zkwire.session.opening import UnfitError
 from zkwire.session.session_log import given_up
@@ -103,6 +104,10 @@ SEMICOLON = f"servers are separated by ',', and a port follows ':'{ADVICE}"
         ("/app", "no server before the chroot"),
         ("zk1,,zk2", f"'' is not a server{ADVICE}"),
         ("zk1\0", f"'zk1\\x00' is not a server{ADVICE}"),
+        ("zk\x1b[31m", f"'zk\\x1b[31m' is not a server{ADVICE}"),
+        ("zk\u202e:1", f"'zk\\u202e:1' is not a server{ADVICE}"),
+        ("\ud800", f"'\\ud800' is not a server{ADVICE}"),
+        ("a." * 128, f"{'a.' * 128!r} is not a server{ADVICE}"),
         ("zk1:", "'' is not a port"),
         ("zk1:65536", "'65536' is not a port"),
         ("[::1", "'[::1' is not [address]:port"),
@@ -129,7 +134,7 @@ def test_a_chroot_may_look_a_little_like_a_second_server(chroot: str) -> None:
     assert parse(f"zk1:2181{chroot}") == ([Address("zk1", 2181)], chroot)
 
 
-@pytest.mark.parametrize("host", ["zk..example", ".zk", "z" * 64, "zk." + "z" * 64, "\ud800"])
+@pytest.mark.parametrize("host", ["zk..example", ".zk", "z" * 64, "zk." + "z" * 64])
 def test_a_host_name_that_no_resolver_accepts_is_refused_at_once(host: str) -> None:
     """The resolver would raise UnicodeError, which is not an OSError, at every attempt to connect."""
     with pytest.raises(ValueError, match=re.escape(repr(host))):
@@ -371,10 +376,22 @@ def test_a_preferred_server_is_the_next_to_be_tried() -> None:
         ("server.1=zk1:2888:3888:participant", []),  # its client port is in its own configuration only
         ("server.1=zk1:2888:3888;99999\nserver.2=zk..2:1:2;2181\nserver.3=:1:2;2181\nserver.4=z k:1:2;2181", []),
         ("server.1=zk1:2888:3888;x\nnonsense\nserver.=;\n\xff", []),
+        ("server.1=zk\x1b[1m:2:3;2181\nserver.2=zk2:2:3;\x7f:2181\nserver.3=zk3:2:3;81", ["zk3:81"]),  # would be logged
+        ("".join(f"server.1=a{no}b:2:3;81\n" for no in "/,@ "), []),
+        (f"server.1={'a.' * 127}a:2:3;81\nserver.2={'é.' * 32_000}:2:3;81", [f"{'a.' * 127}a:81"]),
     ],
 )
 def test_the_addresses_of_servers_are_read_from_the_ensembles_configuration(config: str, wanted: list[str]) -> None:
     assert [str(address) for address in parse_config(config.encode("latin-1"))] == wanted
+
+
+def test_what_is_larger_than_any_list_of_servers_is_refused_and_not_read() -> None:
+    """The event loop would be blocked for minutes."""
+    config = b"server.1=zk1:2888:3888:participant;2181\n".ljust(2**16)
+    assert parse_config(config) == [Address("zk1", 2181)]
+    for read in (parse_config, lambda config: is_listed(config, 2181, {"zk1"})):
+        with pytest.raises(ProtocolError, match=r"at most 65536 bytes, and /zookeeper/config has 65537$"):
+            read(config + b"\n")
 
 
 @pytest.mark.parametrize(

@@ -287,8 +287,8 @@ def has_peer(wire: Any) -> None:
 @in_virtual_time
 @pytest.mark.parametrize(
     ("config", "is_learner"),
-    [(LISTED, True), (LISTED, False), (ELSEWHERE, True)],
-    ids=["a learner", "the leader", "a balancer"],
+    [(LISTED, True), (LISTED, False), (ELSEWHERE, True), (LISTED + bytes(2**16), True)],
+    ids=["a learner", "the leader", "a balancer", "no list of servers"],
 )
 async def test_the_writes_of_others_count_if_the_server_is_listed_and_a_learner(
     config: bytes, is_learner: bool, monkeypatch: pytest.MonkeyPatch

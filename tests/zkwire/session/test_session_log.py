@@ -10,6 +10,7 @@ import zkwire
 from tests.support.client import states_until
 from tests.support.virtual_time import in_virtual_time
 from zkwire import SessionState
+from zkwire.errors import ProtocolError
 from zkwire.session.session_log import Repetitions, SessionLog
 from zkwire.testing import Server
 
@@ -70,12 +71,32 @@ async def test_a_server_that_drops_each_connection_is_logged_at_growing_interval
         log.connected("a:1", 1, 4.0, is_read_only=False)
         await asyncio.sleep(0.5)
         log.lost("a:1", ConnectionResetError("reset"))
+    connected = ("INFO", "connected to a:1: resumed session 0x1, with a timeout of 4 s")
     assert logged(caplog) == [
-        ("INFO", "connected to a:1: resumed session 0x1, with a timeout of 4 s"),
+        connected,
         ("WARNING", "lost the connection to a:1: reset"),
-        ("INFO", "connected to a:1: resumed session 0x1, with a timeout of 4 s (20 times in the last 10 s)"),
+        connected,
+        ("INFO", f"{connected[1]} (20 times in the last 10 s)"),
         ("WARNING", "lost the connection to a:1: reset (20 times in the last 10 s)"),
+        connected,
     ]
+
+
+@in_virtual_time
+@pytest.mark.parametrize("how", ["lost", "failed", "dropped"])
+async def test_after_a_connection_that_has_failed_the_log_does_not_leave_out_the_next_one(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last message would be that there is no session."""
+    log = SessionLog(1)
+    for error in (ProtocolError("a"), ConnectionRefusedError(), TimeoutError()):
+        log.connected("a:1", 1, 4.0, is_read_only=False)
+        getattr(log, how)("a:1", error)
+    log.connected("a:1", 1, 4.0, is_read_only=False)
+    messages = [message for _, message in logged(caplog)]
+    assert messages[-1] == "connected to a:1: resumed session 0x1, with a timeout of 4 s"
+    log.connected("a:1", 1, 4.0, is_read_only=False)
+    assert len(logged(caplog)) == len(messages)
 
 
 @in_virtual_time
@@ -88,8 +109,8 @@ async def test_a_loss_after_a_connection_that_lasted_is_always_logged(caplog: py
         log.lost("a:1", ConnectionResetError("reset"))
     levels = [level for level, _ in logged(caplog)]
     # The second loss is the first repetition, after 9.5 s: it is left out.
-    assert levels == ["INFO", "WARNING", "INFO", "WARNING", "INFO", "WARNING"]
-    assert "times" not in str(logged(caplog)[3:])
+    assert levels == ["INFO", "WARNING", "INFO", "INFO", "WARNING", "INFO", "WARNING"]
+    assert "times" not in str(logged(caplog)[4:])
 
 
 @in_virtual_time
