@@ -218,6 +218,7 @@ async def test_a_membership_that_is_left_at_once_is_not_looked_after(monkeypatch
         await member.leave()
         assert [name for name in count.requests if name != "ping"] == [
             "create2",
+            "exists",
             "createContainer",
             "create2",
             "delete",

@@ -69,7 +69,7 @@ async def test_taking_it_and_releasing_it_cost_one_request_each(zookeeper: RealS
             assert proxy.events(mark) == []
         mark = proxy.mark()
         async with TryLock(zk, f"{path}-parent/job"):
-            assert proxy.requests(mark) == ["create2", "create", "create2"]
+            assert proxy.requests(mark) == ["create2", "exists", "create", "create2"]
 
 
 @pytest.mark.parametrize("bad", ["", "job", "/a//b", "/a/", "/"])
