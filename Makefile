@@ -22,12 +22,12 @@ PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 # .venv/.ready says which interpreter made .venv: another one in PYTHON makes it again.
 INTERPRETER := $(shell $(PYTHON) -c 'import sys; print(sys.base_prefix, "%x" % sys.hexversion)' 2>/dev/null)
 ifneq ($(INTERPRETER),$(shell cat .venv/.ready 2>/dev/null))
-.venv/.ready: other-interpreter
+.venv/.made: other-interpreter
 endif
 
 .DEFAULT_GOAL := help
 .PHONY: help test quick mutants fuzz model bench lint dist partition chaos soak differential interop conformance
-.PHONY: bench-peers bench-queues bench-all simulate thirdparty docs zookeeper clean other-interpreter
+.PHONY: bench-peers bench-queues bench-all simulate thirdparty docs zookeeper clean fetched other-interpreter
 
 help:
 	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
@@ -56,15 +56,15 @@ help:
 	@echo
 	@echo 'PYTHON=python3.12 uses another Python (3.11 or newer).  Each target makes .venv and fetches ZooKeeper when needed.'
 
-test: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+# What the tests need is installed while ZooKeeper is fetched.
+test:
+	@$(MAKE) --no-print-directory --jobs=2 .venv/.ready fetched
 	$(PY) -m tests $(ARGS)
 
 quick: .venv/.ready
 	$(PY) -m tests quick $(ARGS)
 
-mutants: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+mutants: .venv/.ready fetched
 	$(PY) -m tests.mutants $(ARGS)
 
 fuzz: .venv/.ready
@@ -76,39 +76,31 @@ model: .venv/.ready
 bench: .venv/.ready
 	$(PY) bench/handover.py $(ARGS)
 
-bench-peers: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+bench-peers: .venv/.ready fetched
 	$(PY) -m bench.peers $(ARGS)
 
-bench-queues: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+bench-queues: .venv/.ready fetched
 	$(PY) -m bench.peers.queues $(ARGS)
 
-bench-all: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+bench-all: .venv/.ready fetched
 	$(PY) bench/suite.py $(ARGS)
 
 simulate: .venv/.ready
 	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-partition: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+partition: .venv/.ready fetched
 	$(PY) -m tests.partition $(ARGS)
 
-chaos: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+chaos: .venv/.ready fetched
 	$(PY) -m tests.chaos --minutes $(MINUTES) $(ARGS)
 
-soak: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+soak: .venv/.ready fetched
 	$(PY) -m tests.soak --minutes $(MINUTES) $(ARGS)
 
-differential: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+differential: .venv/.ready fetched
 	$(PY) -m tests.differential $(ARGS)
 
-interop: .venv/.ready
-	@$(PY) -m zkwire.testing.fetch --if-missing
+interop: .venv/.ready fetched
 	$(PY) -m tests.interop $(ARGS)
 
 # mypy reads the types of pytest and hypothesis from .venv.
@@ -131,8 +123,11 @@ dist: .venv/.ready .venv-dist/.ready
 	.venv-dist/bin/python -m build --outdir dist . >/dev/null
 	$(PY) -m tests.release dist
 
-zookeeper:
-	$(PYTHON) -m zkwire.testing.fetch $(ARGS)
+fetched: .venv/.made
+	@$(PY) -m zkwire.testing.fetch --if-missing
+
+zookeeper: .venv/.made
+	$(PY) -m zkwire.testing.fetch $(ARGS)
 
 conformance: .venv/.ready
 	$(PY) -m tests.conformance.matrix $(VERSIONS) $(ARGS)
@@ -142,12 +137,15 @@ clean:
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # `venv` is checked by what it needs: Debian ships Python without ensurepip unless python3-venv is installed.
-.venv/.ready: pyproject.toml
+.venv/.made: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo '$(PYTHON) is not Python 3.11 or newer: say PYTHON=...' >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
 		|| { echo '$(PYTHON) cannot make a virtual environment: on Debian, apt-get install python3-venv' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/.ready: .venv/.made
 	$(PY) $(PIP_INSTALL) --editable '.[dev]'
 	@echo '$(INTERPRETER)' > $@
 

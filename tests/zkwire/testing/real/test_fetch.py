@@ -51,15 +51,14 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     with served(tmp_path / "served") as url:
         index = Index(tmp_path / "served", monkeypatch)
 
-        def install(folder: Path, requirement: str, *options: str) -> Path:
+        def install(requirement: str, into: Path, *options: str) -> None:
             index.installed.append(requirement)
             if requirement == JAVA:
-                write_java(Path(options[-1], *FETCHED_JAVA.parts[1:]), "21.0.8")
-            folder.mkdir()
-            python = folder / "python"
-            python.write_text(f"#!/bin/sh\necho {url}\n", encoding="utf-8")
-            python.chmod(0o755)
-            return python
+                write_java(Path(into, *FETCHED_JAVA.parts[1:]), "21.0.8")
+            else:
+                (into / "jgo").mkdir(parents=True)
+                central = f"class MavenContext:\n    remote_repos = {{'central': {url!r}}}\n"
+                (into / "jgo" / "maven.py").write_text(central, encoding="utf-8")
 
         monkeypatch.setattr(module, "_install", install)
         monkeypatch.setattr(module, "MAVEN_SETTINGS", tmp_path / "settings.xml")
