@@ -157,7 +157,12 @@ class DoubleBarrier:
         return begun
 
     async def _round_with_us(self) -> Round | None:
-        """Return the round if it has begun with our node, which has gone with its session since; otherwise None."""
+        """Return the round if it has begun with our node of a former session; otherwise None, and none will."""
+        # The server may go on with a session that has ended for its client, and count its node in a round.
+        await self._zk.sync(self.path)
+        for name in await self._list():
+            if name.startswith(self._unique):
+                await self._zk.discard(join_path(self.path, name))
         found = await self._read_ready() or ()
         own = next((name for name in found if name.startswith(self._unique)), None)
         if own is None or not is_round(found):

@@ -437,6 +437,30 @@ async def test_a_member_whose_session_ends_enters_no_round_that_has_begun_withou
         await nothing_stays(stage)
 
 
+async def test_a_former_node_of_a_member_whose_session_has_ended_for_its_client_alone_is_in_no_round() -> None:
+    async with scene() as stage:
+        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        entering = asyncio.create_task(mine.enter())
+        await until_armed(2, stage.zk)
+        (name,) = await members(stage.other, stage.path)
+        synced = stage.server.delay_replies(0, "sync")
+        with stage.server.refuse_connections():
+            stage.server.expire(stage.zk.session_id)
+            await stage.other.create(f"{stage.path}/{name[:-10]}", ephemeral=True, sequential=True)  # as if it stayed
+
+        async def has_come_again() -> bool:
+            found = await members(stage.other, stage.path)
+            return len(found) == 1 and not found[0].startswith(name[:-10])
+
+        await until(has_come_again)
+        assert synced.hits == 1
+        assert not entering.done()
+        await theirs.enter(within=5)
+        await entering
+        await asyncio.gather(mine.leave(within=5), theirs.leave(within=5))
+        await nothing_stays(stage)
+
+
 async def test_a_surplus_member_sleeps_until_the_first_member_of_the_round_has_gone() -> None:
     async with observed_scene() as (stage, asked):
         inside = [DoubleBarrier(stage.other, stage.path, 3) for _ in range(3)]
