@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.mutants import sample
+from tests.mutants.ending import end_all_with_us
 from tests.mutants.mutant import EQUIVALENT, Mutant, areas, mutants
 from tests.mutants.trial import (
     SIDE_BY_SIDE,
@@ -119,4 +120,5 @@ def _without_mutant(chosen: Iterable[Mutant]) -> str:
 
 
 if __name__ == "__main__":
+    end_all_with_us()
     sys.exit(main(sys.argv[1:]))

@@ -12,7 +12,7 @@ import math
 import re
 from typing import Any, Final, Self, TypeAlias, TypedDict, Unpack
 
-from zkwire.errors import ServerError
+from zkwire.errors import ServerError, TransactionError
 from zkwire.testing.memory.operations import OPERATIONS
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
 from zkwire.wire.primitives import DecodeError
@@ -245,11 +245,21 @@ class Faults:
 
         Args:
             operation: As for `drop_before`, and so are the others; `times` is None by default.
-            error: A ServerError, its class, or a code.
+            error: A ServerError, its class, or a code. A transaction ("multi") that is answered so raises this error,
+                as for an error of the whole request. For a TransactionError, let the nodes themselves refuse one of
+                the operations: a `check` of a version that the node does not have, for example.
         """
-        code = error if isinstance(error, int) else error.code
-        if code == 0:
-            raise ValueError("0 is the code of success: give an error that has a code")
+        code = getattr(error, "code", error)
+        if not isinstance(code, int):
+            raise TypeError(
+                f"error must be a ServerError, its class or a code, not {error!r}: to have a connection or a session"
+                " lost, use drop_before, drop_after or Server.expire"
+            )
+        if code == 0 or isinstance(error, TransactionError):
+            raise ValueError(
+                f"no request is answered by {error!r}: 0 is the code of success, and a TransactionError comes of the"
+                " refusal of one operation; give an error that has a code, or let a `check` in the transaction fail"
+            )
         return Fault("answering", self, operation, code=code, **choice)
 
     def hold_replies(self, operation: Operation = None, **choice: Unpack[Choice]) -> Hold:

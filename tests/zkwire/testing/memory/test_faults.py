@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from zkwire.errors import BadVersionError
+from zkwire.errors import BadVersionError, ConnectionLostError, NoNodeError, TransactionError
 from zkwire.testing import VirtualClock
 from zkwire.testing.memory.faults import OUTPUT, REQUEST, Faults, RequestBytes
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
@@ -91,9 +91,26 @@ def test_wrong_arguments_are_refused(wrong: dict[str, Any]) -> None:
         Faults().drop_before(**wrong)
 
 
-def test_success_is_no_error_and_a_delay_not_negative() -> None:
-    with pytest.raises(ValueError, match="0 is the code of success"):
-        Faults().answering("exists", 0)
+@pytest.mark.parametrize(
+    ("error", "refused", "advice"),
+    [
+        (0, ValueError, "^no request is answered by 0: 0 is the code of success"),
+        (TransactionError, ValueError, "let a `check` in the transaction fail$"),
+        (TransactionError(NoNodeError(-101), 0, []), ValueError, "let a `check` in the transaction fail$"),
+        (
+            ConnectionLostError,
+            TypeError,
+            r"not <class 'zkwire.*Lost.*'>: .* drop_before, drop_after or Server\.expire$",
+        ),
+        ("NoNode", TypeError, "not 'NoNode'"),
+    ],
+)
+def test_what_no_server_answers_is_refused(error: Any, refused: type[Exception], advice: str) -> None:
+    with pytest.raises(refused, match=advice):
+        Faults().answering("multi", error)
+
+
+def test_a_delay_is_not_negative() -> None:
     for seconds in (-1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="a delay lasts"):
             Faults().delay_replies(seconds)
