@@ -149,3 +149,16 @@ async def test_the_chroot_of_a_single_slash_is_no_chroot(server: Server, path: s
     async with zkwire.connect(f"{server.hosts}/") as zk:
         assert zk.chroot == ""
         assert await zk.create(path) == path
+
+
+async def test_an_error_says_that_the_chroot_is_missing(zk: Client, path: str, app: Client) -> None:
+    hint = f"the chroot {path} does not exist: create it with ensure_path"
+    tx = app.transaction()
+    tx.create("/a")
+    for refused in (app.get("/"), app.create("/a"), app.create("/", sequential=True), app.delete("/"), tx.commit()):
+        with pytest.raises(zkwire.ServerError, match=hint):
+            await refused
+    for deeper in (app.get("/a"), app.create("/a/b"), zk.get(path), zk.create(f"{path}/a")):
+        with pytest.raises(zkwire.NoNodeError) as unclear:
+            await deeper
+        assert unclear.value.hint == ""

@@ -154,6 +154,12 @@ async def test_the_answers_of_a_server_without_a_quorum_do_not_prolong_certainty
         assert zk.certain_for(session_id) > 0, "what was certain before stays so for its time"
 
 
+async def test_certify_raises_at_a_server_without_a_quorum_which_it_would_ask_for_ever() -> None:
+    async with Rogue(reading_only) as server, zkwire.connect(server.hosts, read_only=True) as zk:
+        with pytest.raises(zkwire.NotReadOnlyError, match=f"sync /: .* by {server.hosts}"):
+            await zk.certify()
+
+
 async def reading_only_keeping(peer: Peer) -> None:
     await reading_only(peer, keeps=peer.rogue.handshakes[0].session_id or 0x0F0E000000000001)
 

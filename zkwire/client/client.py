@@ -7,7 +7,7 @@ request travels or what a reconnect does: that is the session's job.  This modul
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from zkwire import paths
 from zkwire.client.admin import Administration
@@ -55,9 +55,14 @@ class Client(Reading, Trees, SessionView, Administration):
         A cancelled write of another kind may have happened.
     """
 
-    def __init__(self, session: Session, chroot: str, rng: random.Random, identity_count: int) -> None:
+    def __new__(cls, session: object, *_: object) -> Self:
+        if not isinstance(session, Session):
+            raise TypeError("a Client is not made by its class: write `async with zkwire.connect(hosts) as zk`")
+        return super().__new__(cls)
+
+    def __init__(self, session: Session, chroot: str, rng: random.Random, other_identities: int) -> None:
         super().__init__(session, chroot, rng)
-        self._identity_count = identity_count
+        self._other_identities = other_identities  # than the session's credentials
         self.on_uncertain = session.lifetime.on_uncertain
         self.on_closed = session.on_closed
 
@@ -295,7 +300,7 @@ class Client(Reading, Trees, SessionView, Administration):
         0: an ACL with the scheme "auth", such as CREATOR_ALL_ACL, is refused.  With TLS alone the server may refuse it
         as well: whether a certificate is shown, and gives an identity, is known there only.
         """
-        return self._identity_count
+        return self._other_identities + len(self._session.credentials)
 
     @property
     def session_id(self) -> int:

@@ -76,7 +76,7 @@ async def _connected(
 ) -> Client:
     """Open a session with these `options` of Session, and return its client."""
     session = Session(**options)
-    identities = len(options["auth"]) + (options["sasl"] is not None) + has_tls
+    identities = (options["sasl"] is not None) + has_tls
     rng, is_resumed = options["rng"], options["session_id"] != 0
     del options  # a traceback with local variables must not show the session's password
     try:

@@ -52,7 +52,8 @@ class EventStream(Stream["WatchEvent | Resync"]):
         if self._is_entered:
             raise RuntimeError(f"the events of {self.path} have been entered already: call zk.events again")
         self._is_entered = True
-        await self._set()
+        while not self._is_set:
+            await self._set()
         return self
 
     def __aiter__(self) -> Self:
@@ -73,17 +74,13 @@ class EventStream(Stream["WatchEvent | Resync"]):
             if self._is_set:
                 await self._wait()
                 continue
-            # The session has ended: set the watch in the one that follows.
-            try:
-                await self._set()
-            except SessionExpiredError:
-                if self._requester.is_over:
-                    raise
+            await self._set()  # in the session that follows
             if self._is_set and not self._is_closed:
                 return Resync()
         return self._queue.popleft()
 
     async def _set(self) -> None:
+        """Set the watch; `_is_set` shows whether the session, and the watch with it, has ended since."""
         mode, kind = AddWatchMode.PERSISTENT, WatchKind.PERSISTENT
         if self._is_recursive:
             mode, kind = AddWatchMode.PERSISTENT_RECURSIVE, WatchKind.RECURSIVE
@@ -93,10 +90,11 @@ class EventStream(Stream["WatchEvent | Resync"]):
         self._is_set = True
         try:
             await self._requester.ask(AddWatchRequest(self._server_path, mode), self, kind)
-        except BaseException:
+        except BaseException as error:
             self._is_set = False
             self._requester.requests.give_up(self._server_path, self)
-            raise
+            if self._requester.is_over or not isinstance(error, SessionExpiredError):
+                raise
 
     # -- called by the session --------------------------------------------------------------------------------------
 

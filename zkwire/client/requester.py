@@ -183,8 +183,9 @@ class Requester:
 
     def refusal(self, code: int, request: Request[Any]) -> ServerError:
         """Return the error for an operation that the server refused inside of a transaction or multiRead."""
-        path = paths.strip_chroot(self.chroot, request.subject or "")
-        return request.refusal(code, self.requests.server, path)
+        error = request.refusal(code, self.requests.server)
+        self.strip(error)
+        return error
 
     def let_go(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
         """Cancel a request that no caller waits for any more; if it was answered, see to what it has made."""
@@ -208,7 +209,10 @@ class Requester:
     def strip(self, error: BaseException) -> None:
         """Replace the server's path in the error by the caller's."""
         if isinstance(error, _ERRORS_WITH_PATH) and error.path is not None:
-            error.path = paths.strip_chroot(self.chroot, error.path)
+            error.path = path = paths.strip_chroot(self.chroot, error.path)
+            lacks_root = path == "/" or ("create" in error.operation and path.rfind("/") == 0)
+            if lacks_root and self.chroot and isinstance(error, NoNodeError):
+                error.hint = f"the chroot {self.chroot} does not exist: create it with ensure_path('/')"
 
     def unique_id(self) -> str:
         """Return a new UUID; see Client.unique_id."""

@@ -18,8 +18,6 @@ from zkwire.wire.requests import PingRequest
 class SessionView(Verbs):
     """The properties of a Client that show its session, the verbs that change its identities and servers, `close`."""
 
-    _identity_count = 0
-
     async def __aenter__(self) -> Self:
         return self
 
@@ -122,7 +120,6 @@ class SessionView(Verbs):
             identity = credentials.checked(scheme, data, request_limit=limit)
         finally:
             del scheme, data  # a traceback with local variables must not show them
-        self._identity_count += 1
         await self._session.add_auth(identity)
 
     def set_hosts(self, connect_string: str) -> None:

@@ -107,6 +107,9 @@ class Credentials:
     def __iter__(self) -> Iterator[Credential]:
         return iter(self._all)
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     async def add(self, identity: Identity, send: Callable[[Call], None] | None) -> None:
         """Add one, and return once a server has accepted it; without `send`, the next connection shows it.
 

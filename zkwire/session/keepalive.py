@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
-from zkwire.errors import ConnectionLostError, ProtocolError, ServerError, SessionError, ZooKeeperError, is_transient
+from zkwire.errors import ConnectionLostError, NotReadOnlyError, ServerError, SessionError, ZooKeeperError, is_transient
 from zkwire.session import probe
 from zkwire.session.hosts import CONFIG, Address, is_listed
 from zkwire.session.request_queue import RequestQueue
@@ -403,7 +403,7 @@ class Keepalive:
                 await self.make_witness(self.open_link, self._address, within).run()
                 certainty.witnessed(begun, self._loop.time())
                 await self.requests.submit(empty_write())
-            except (ZooKeeperError, OSError, ProtocolError) as error:
+            except (ZooKeeperError, OSError) as error:
                 _log.debug("the session cannot be made certain yet: %s", error)
                 await asyncio.sleep(certainty.least * _PAUSE)
 
@@ -434,6 +434,8 @@ class Keepalive:
                 )
             if self.lifetime.until > now + self.lifetime.enough:
                 return
+            if link is not None and link.connection.is_read_only:  # it cannot know, however often it is asked
+                raise SyncRequest("/").refusal(NotReadOnlyError.code, self.requests.server)
             if link is not None and certainty.is_broken and certainty.based < now:
                 await asyncio.wait({self._mend()})
                 continue

@@ -7,10 +7,15 @@ there is an observer; without one, a request costs one comparison more.
 import asyncio
 import enum
 from collections.abc import Callable
+from typing import Final
 
+from zkwire.errors import NoNodeError, NoWatcherError
 from zkwire.wire.connection import Call
 from zkwire.wire.multi import MultiReply, MultiRequest
+from zkwire.wire.requests import ExistsRequest, RemoveWatchesRequest
 from zkwire.wire.watch_table import Notification, WatchEventType
+
+_OUTCOMES: Final = {(ExistsRequest.opcode, NoNodeError.code), (RemoveWatchesRequest.opcode, NoWatcherError.code)}
 
 
 class SessionState(enum.Enum):
@@ -68,8 +73,10 @@ class Observer:
             path: The node, None for a request that does not concern one node.
             seconds: From the write of the request to its answer: from the last write if it was repeated, 0 if it was
                 never written.
-            error: None for success, else what the caller gets: a ServerError, ConnectionLostError or SessionError.  A
-                transaction fails with the error of the operation that was refused.
+            error: None if the request has done what it is for: also for an exists of a missing node, and for the
+                client's own removal of a watch that the server no longer has.  Else what the caller gets: a
+                ServerError, ConnectionLostError or SessionError.  A transaction fails with the error of the operation
+                that was refused.
         """
 
     def event_arrived(self, type: WatchEventType, path: str, zxid: int | None) -> None:
@@ -92,6 +99,8 @@ class ObserverTap:
         code = call.code
         if isinstance(call.reply, MultiReply) and call.request.opcode == MultiRequest.opcode:
             code = call.reply.error  # the header of a refused transaction says "no error"
+        if (call.request.opcode, code) in _OUTCOMES:
+            code = 0
         self.done(call, call.request.refusal(code, server) if code else None)
 
     def done(self, call: Call, error: Exception | None) -> None:

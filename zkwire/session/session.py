@@ -91,8 +91,8 @@ class Session(LinkOwner):
         self._renew = renew
         self._reply_limit, self._rng = reply_limit, rng
         self._open_link = open_link
-        self._credentials = Credentials(auth, self._fail_auth)
-        witness = partial(Witness, sasl, self._credentials)
+        self.credentials = Credentials(auth, self._fail_auth)
+        witness = partial(Witness, sasl, self.credentials)
         run = self.run_in_background
         self.keepalive = Keepalive(self.lifetime, self.requests, rng, open_link, witness, run, is_ready=locks)
         self._sasl = sasl
@@ -117,7 +117,7 @@ class Session(LinkOwner):
         Raises: TimeoutError, with the last failure of each server; SessionExpiredError if the session to resume is
         gone; AuthFailedError; ConnectionError if no server can be connected to in this way.
         """
-        awaited = [self._started, *(credential.accepted for credential in self._credentials)]
+        awaited = [self._started, *(credential.accepted for credential in self.credentials)]
         self._is_one_round = within == 0
         # One round ends in `_failed`.  It needs a limit anyway, for a server that ignores a credential.
         await asyncio.wait(awaited, timeout=2 * self.timeout if within == 0 else within)
@@ -130,7 +130,7 @@ class Session(LinkOwner):
         """Show a credential, now and on every later connection; see Client.add_auth."""
         if self.requests.refusal is not None:
             raise self.requests.refusal.again()
-        await self._credentials.add(identity, self.requests.send if self._is_ready else None)
+        await self.credentials.add(identity, self.requests.send if self._is_ready else None)
 
     def set_hosts(self, addresses: list[Address], *, follows: bool = False) -> None:
         """Use another list of servers, and move to another server if that balances load; see Hosts.replace."""
@@ -390,7 +390,7 @@ class Session(LinkOwner):
         self._servers.late_writes.resumed(peer_of(link, self._address), is_read_only=link.connection.is_read_only)
         if self._servers.late_writes.doubtful is not None:
             return
-        self.requests.attach(link, self.key.id, [credential.call() for credential in self._credentials])
+        self.requests.attach(link, self.key.id, [credential.call() for credential in self.credentials])
         self.keepalive.attach(link, self._address, has_lost_write=has_lost_write)
         if not self._started.done():
             self._started.set_result(None)
@@ -438,7 +438,7 @@ class Session(LinkOwner):
         self._fail_start(error)
         self.states.enter(state)
         self._settle_all(error)
-        self._credentials.fail(error)
+        self.credentials.fail(error)
         self.on_closed.closed(error)
 
     def _fail_start(self, error: Exception) -> None:

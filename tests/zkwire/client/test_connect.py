@@ -1,6 +1,7 @@
 """The options of `connect`: their checks, limits of requests and replies, memory for requests in flight."""
 
 import asyncio
+import gc
 import re
 import ssl
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 import zkwire
+from tests.support.client import cancelled, states_until
 from tests.support.everywhere import scene
 from zkwire import GetData
 from zkwire.testing import Server
@@ -186,9 +188,25 @@ async def test_the_identities_of_a_client_are_counted() -> None:
             with pytest.raises(TypeError):
                 await zk.add_auth("digest", "bob:pw")  # type: ignore[arg-type]
             assert zk.identity_count == 1
+            with server.refuse_connections():
+                server.drop()
+                await states_until(zk.states(), zkwire.SessionState.SUSPENDED)
+                adding = asyncio.ensure_future(zk.add_auth("digest", b"eve:pw"))
+                await asyncio.sleep(0)
+                assert zk.identity_count == 2
+                await cancelled(adding)
+                assert zk.identity_count == 1, "it was not yet written, and is forgotten"
         two = [("digest", b"bob:pw"), ("digest", b"eve:pw")]
         async with zkwire.connect(server.hosts, auth=two) as zk:
             assert zk.identity_count == 2
+
+
+def test_the_class_of_clients_says_what_makes_them(recwarn: pytest.WarningsRecorder) -> None:
+    for arguments in (("localhost:2181",), ("localhost:2181", "", 10.0, 0)):
+        with pytest.raises(TypeError, match="a Client is not made by its class"):
+            zkwire.Client(*arguments)
+    gc.collect()
+    assert not recwarn.list
 
 
 async def test_a_client_that_was_not_awaited_says_so() -> None:

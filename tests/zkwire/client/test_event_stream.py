@@ -170,3 +170,24 @@ async def test_a_server_before_3_6_raises_unimplemented_and_the_session_lives(pa
         codes = [code for _, code in rogue.requests if code != PING]
         assert codes == [EXISTS, ADD_WATCH, 101, EXISTS]
         assert rogue.connections == 2
+
+
+async def test_a_stream_that_is_entered_while_the_session_ends_begins_in_the_next_one() -> None:
+    async def entered(zk: zkwire.Client) -> zkwire.EventStream:
+        events = zk.events(stage.path)
+        with stage.server.refuse_connections():
+            stage.server.drop(zk.session_id)
+            await states_until(zk.states(), SUSPENDED)
+            entering = asyncio.ensure_future(events.__aenter__())
+            await turns()
+            stage.server.expire(zk.session_id)
+        return await entering
+
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as not_renewed:
+        old = stage.zk.session_id
+        async with contextlib.aclosing(await entered(stage.zk)) as events:
+            assert stage.zk.session_id not in (0, old)
+            await stage.other.create(stage.path)
+            assert plain([await following(events)], stage.path) == [(CREATED, "")]
+        with pytest.raises(zkwire.SessionExpiredError):
+            await entered(not_renewed)

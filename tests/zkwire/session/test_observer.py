@@ -70,6 +70,7 @@ async def test_an_observer_sees_requests_events_and_states() -> None:
             await zk.add_auth("digest", b"bob:secret")
         hosts = server.hosts
     assert seen.requests == [
+        Done("exists", "/app", ""),
         Done("create", "/app", ""),
         Done("create", "/app/a", ""),
         Done("getData", "/app/a", ""),
