@@ -7,6 +7,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -24,10 +25,13 @@ def end_all_with_us() -> None:
     def end(number: int, frame: FrameType | None) -> None:
         _stop_descendants()
         shutil.rmtree(folder, ignore_errors=True)
-        for process in _stop_descendants():
+        last = _stop_descendants()
+        # No other thread may run from here on: those that waited for these processes would start the next ones.
+        sys.setswitchinterval(3600.0)
+        for process in last:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        os._exit(128 + number)  # at once: the threads that waited for these processes would start the next ones
+        os._exit(128 + number)
 
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, end)
