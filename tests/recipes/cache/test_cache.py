@@ -17,6 +17,8 @@ from tests.support.everywhere import no_watch_stays
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, no_task_stays, outcome, until
 from tests.support.trees import shown, tree, until_equal
+from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
+from tests.support.virtual_time import Server as VirtualServer
 from zkwire import Client, Node, SessionState, Stat, WatchEventType
 from zkwire.testing import RealServer, Server, ServerProcess
 
@@ -257,6 +259,26 @@ async def test_entering_within_0_seconds_reads_once_and_does_not_wait_for_anothe
                 with pytest.raises(TimeoutError, match="the cache of /a was not complete within 0 s"):
                     await entering
         await no_watch_stays(server.hosts)
+
+
+@in_virtual_time
+async def test_a_cache_whose_last_answer_comes_just_before_the_connection_breaks_is_entered_when_it_is_current() -> (
+    None
+):
+    for turns in range(2):
+        async with a_client() as (server, zk):
+
+            def drop(left: int, server: VirtualServer = server) -> None:
+                server.loop.call_soon(*((drop, left - 1) if left else (server.drop,)))
+
+            def strike(wire: Wire, sent: Sent, turns: int = turns, server: VirtualServer = server) -> None:
+                if sent.name == "multiRead":
+                    server.strike = lambda wire, sent: None
+                    drop(turns)
+
+            server.strike = strike
+            async with Cache(zk, "/a") as cache:
+                assert cache.is_current
 
 
 async def test_a_server_before_3_6_raises_with_the_version_needed() -> None:
