@@ -23,18 +23,7 @@ from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, LineLock
 from recipes.line.ticket import Ticket, VersionedWriter, is_ticket
-from zkwire import (
-    ACL,
-    Client,
-    GetData,
-    NoNodeError,
-    SessionState,
-    Stat,
-    WatchEvent,
-    WatchEventType,
-    join_path,
-    validate_path,
-)
+from zkwire import ACL, Client, GetData, NoNodeError, Stat, WatchEvent, WatchEventType, join_path, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -296,7 +285,7 @@ class Terms:
             await previous.resign()
         if self._is_closed:
             raise StopAsyncIteration
-        if self._zk.state is SessionState.CLOSED:
+        if self._zk.state is zkwire.SessionState.CLOSED:
             raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
         try:
             async with asyncio.timeout(None) as self._wait:

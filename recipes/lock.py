@@ -115,7 +115,8 @@ class Lock(LineLock[Lease]):
     store even then.
 
     Args:
-        path: The lock's node, created as a container when it is missing, with persistent parents.
+        path: The lock's node, created as a container when it is missing, with persistent parents.  These stay; one that
+            `Client.ensure_path(..., container=True)` has made before goes after the last lock below it.
         data: Stored in the nodes of our tickets, for people to read; None: the host, the process id and the file name
             of the program, such as b"web-1 4711 backup.py".
         acl: The ACL of every node that is created, which must let all contenders read; None: all clients may use the

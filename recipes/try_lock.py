@@ -185,9 +185,7 @@ class TryLock(Locking[Lease]):
             node = creating.result()
             if node is not None:
                 self._discard(node)
-        elif not isinstance(
-            error, zkwire.SessionError
-        ):  # when the session ends, the server deletes what it has created
+        elif not isinstance(error, zkwire.SessionError):  # at a session's end the server deletes what it has created
             _log.warning("the caller was cancelled before this error could be raised: %s", error)
 
 

@@ -302,7 +302,12 @@ class AuthenticationRequiredError(
     """The server requires authentication, and closes the connection (code -124)."""
 
 
-class QuotaExceededError(ServerError, code=-125, reason="a hard quota forbids the write"):
+class QuotaExceededError(
+    ServerError,
+    code=-125,
+    reason="a hard quota forbids the write",
+    hint="delete nodes, or raise the limit: what a transaction deletes makes no room for what it creates",
+):
     """A hard quota forbids the write (code -125)."""
 
 

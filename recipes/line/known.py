@@ -196,9 +196,8 @@ class Subscription:
         if self._joined is None:
             self._joined = children.count
             children.tickets += 1
-        if (
-            self._listed is not None and self._listed is not children.source
-        ):  # tickets that look together bring one list
+        # Tickets that look together bring one list.
+        if self._listed is not None and self._listed is not children.source:
             children.count += 1
             children.source, children.names = self._listed, Ranking(self._listed)
         self._listed = None

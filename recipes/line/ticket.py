@@ -12,17 +12,7 @@ from typing import Final, NamedTuple
 
 from recipes.common.retrying import read_after_loss, until_answered
 from recipes.line.ticket_data import HashChain
-from zkwire import (
-    BadVersionError,
-    Client,
-    GuaranteedDelete,
-    Node,
-    NoNodeError,
-    ServerError,
-    Stat,
-    Watch,
-    WatchSet,
-)
+from zkwire import BadVersionError, Client, GuaranteedDelete, Node, NoNodeError, ServerError, Stat, Watch, WatchSet
 
 LOCK_PREFIX: Final = "lock-"  # Curator's; go-zk's and kezhuw's Rust locks can wait in the same line, too
 # Both prefixes are Curator's, so that Curator's read/write lock can use the same path.

@@ -151,6 +151,7 @@ class Queue:
 
         Raises:
             TimeoutError: if no item came in time.
+            QuotaExceededError: if a hard quota leaves no room for one node, which a take creates before it deletes.
             SessionClosedError: if the client is closed.
             SessionExpiredError: if the client does not renew its session.
 

@@ -123,6 +123,7 @@ def test_a_hint_is_kept_and_without_one_the_class_gives_its_own() -> None:
     assert ServerError.from_code(-8, "/a", hint="another path").hint == "another path"
     assert str(ServerError.from_code(-8, "/a", hint="another path")).endswith("(another path)")
     assert ServerError.from_code(-127).hint == ThrottledError.hint != ""
+    assert "raise the limit" in ServerError.from_code(-125).hint
     assert ServerError.from_code(-8).hint == ""
 
 

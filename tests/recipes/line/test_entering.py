@@ -14,6 +14,7 @@ from tests.support.recipes import (
     line,
     no_task_stays,
     outcome,
+    until,
     until_line,
 )
 from zkwire.testing import Server
@@ -67,6 +68,20 @@ async def test_a_container_that_was_deleted_between_two_uses_is_created_again(mo
         await requests()
         await zk.delete("/lock")
         assert await requests() == NEW
+
+
+async def test_a_parent_that_was_made_a_container_goes_after_its_locks() -> None:
+    """The other parents are persistent: programs may count on a node that they have seen."""
+    async with Server(container_interval=0.02) as server, zkwire.connect(server.hosts) as zk:
+        await zk.ensure_path("/locks/monday", container=True)
+        for path in ("/locks/monday/1", "/locks/tuesday/1"):
+            async with Lock(zk, path):
+                pass
+
+        async def only_tuesday_is_left() -> bool:
+            return (await zk.get_children("/locks"), await zk.get_children("/locks/tuesday")) == (["tuesday"], [])
+
+        await until(only_tuesday_is_left)
 
 
 @pytest.mark.parametrize("is_before", [True, False])
