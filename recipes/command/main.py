@@ -16,24 +16,14 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import zkwire
 from recipes.command import running, show
-from zkwire.command.options import FLAG, MISUSED, add_arguments, add_connection_options, exit_status, seconds
+from zkwire.command.options import FLAG, MISUSED, Parser, add_arguments, add_connection_options, exit_status, seconds
 
 _LONG_SESSION: Final = 30.0  # seconds
 _GRACE: Final = 2.0  # seconds
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that exits with `misused` when it does not understand the arguments."""
-
-    misused = MISUSED
-
-    def error(self, message: str) -> NoReturn:
-        self.print_usage(sys.stderr)
-        self.exit(self.misused, f"{self.prog}: {message}\n")
 
 
 def _seconds_or_none(text: str) -> float:
@@ -61,18 +51,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, the program's own by default; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     end = given.index("--") if "--" in given else len(given)
-    options, unknown = parser().parse_known_args(given[:end])
-    if unknown:  # here, because the parser of all commands would exit with a status of its own
-        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    options = parser().understand(given[:end])
     options.command = given[end + 1 :]
     return exit_status("zklock", lambda: _run(options), options.failed)
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> Parser:
     """Return the parser of the whole command line, up to the `--` before a command to run."""
-    top = _Parser(prog="zklock", description="Run commands under distributed locks, and show the holders of locks.")
+    top = Parser.top("zklock", "Run commands under distributed locks, and show the holders of locks.")
     top.set_defaults(within=None, only_try=False, once=True)  # of commands without these options
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    commands = top.commands
 
     command = _add(commands, "run", "run a command while a lock is held", "path --data --grace")
     wait = command.add_mutually_exclusive_group()
@@ -84,11 +72,11 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add(commands: Any, name: str, text: str, names: str) -> argparse.ArgumentParser:
+def _add(commands: Any, name: str, text: str, names: str) -> Parser:
     """Add a command with its arguments; every command but `show` runs another one."""
     is_show = name == "show"
     usage = None if is_show else f"zklock {name} PATH [OPTION ...] -- COMMAND [ARGUMENT ...]"
-    command: _Parser = commands.add_parser(name, help=text, description=text.capitalize() + ".", usage=usage)
+    command: Parser = commands.add_parser(name, help=text, description=text.capitalize() + ".", usage=usage)
     add_arguments(command, names, _ARGUMENTS)
     failed = None if is_show else running.FAILED
     command.misused = failed or MISUSED

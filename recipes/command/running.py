@@ -23,6 +23,7 @@ from recipes.line.contenders import describe_session
 from recipes.line.lease import Lease
 from recipes.lock import Lock
 from zkwire import Client
+from zkwire.command import output
 from zkwire.command.options import CommandError, connected
 
 LOST: Final = 123
@@ -267,6 +268,6 @@ async def _hold(zk: Client, options: argparse.Namespace, command: Command) -> No
                 what = "leadership of" if is_election else "lock"
                 then = "" if is_last else "; waiting to lead again"
                 text = f"{came.loss}; the command was {'ended' if came.was_started else 'not started'}{then}"
-                print(f"zklock: the {what} {options.path} is lost: {text}", file=sys.stderr, flush=True)
+                output.say(f"zklock: the {what} {options.path} is lost: {text}", to=sys.stderr)
         finally:
             await lease.release()

@@ -120,7 +120,7 @@ def _print(locks: Locks, options: argparse.Namespace) -> None:
         lines = [f"no lock at {options.path} or below is held or waited for"]
     if options.watch and not options.json:
         lines.append("")
-    print("\n".join(lines), flush=True)
+    output.say(*lines)
 
 
 def _rows(path: str, contenders: list[Contender], now: float) -> list[tuple[str, ...]]:
@@ -165,5 +165,5 @@ def _describe_age(seconds: float | None) -> str:
 
 def _shown(text: str, longest: int | None = None) -> str:
     """Return the text as one line: other clients may have written what a terminal would carry out."""
-    line = "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    line = output.shown(text)
     return line if longest is None or len(line) <= longest else f"{line[: longest - 3]}..."

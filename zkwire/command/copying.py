@@ -16,15 +16,15 @@ from zkwire.command.nodes import subtree
 from zkwire.command.options import CommandError
 
 _PROGRESS_EVERY: Final = 1000  # nodes
-_SERVERS_OWN: Final = "/zookeeper"  # the node below which a server keeps its configuration and the quotas
 
 
 async def dump(zk: Client, options: argparse.Namespace) -> None:
     """Write the nodes, parents first."""
     top = "" if options.path == "/" else options.path
-    # With a chroot, the node of this name is the user's.
-    left_out = f"{_SERVERS_OWN}/" if options.path == "/" and not zk.chroot else None
+    # There a server keeps its configuration and the quotas.  With a chroot, the node of this name is the user's.
+    left_out = "/zookeeper/" if options.path == "/" and not zk.chroot else None
     count = 0
+    masked: list[str] = []
     async for path, stat in subtree(zk, options.path):
         if (stat.ephemeral_owner and path != options.path) or (left_out and f"{path}/".startswith(left_out)):
             continue
@@ -36,16 +36,20 @@ async def dump(zk: Client, options: argparse.Namespace) -> None:
             continue  # it has gone since it was listed
         below = "" if path == options.path else path.removeprefix(top)
         entries = [output.acl_text(entry) for entry in acl]
-        print(output.as_json({"path": below, **output.json_of_data(node.data), "acl": entries}))
+        masked += [path] * any(map(output.is_masked, acl))
+        output.say(output.as_json({"path": below, **output.json_of_data(node.data), "acl": entries}))
         count += 1
         _report("dumped", count)
     _report("dumped", count, is_last=True)
+    if masked:
+        raise CommandError(
+            f"the server masks hashes in {len(masked)} ACLs, the first of {masked[0]}: dump as one who has ADMIN there"
+        )
 
 
 async def load(zk: Client, options: argparse.Namespace) -> None:
     """Create the nodes of a dump, in its order."""
-    nodes: list[tuple[str, bytes, list[ACL]]] = options.nodes
-    for count, (below, data, acl) in enumerate(nodes, 1):
+    for count, (below, data, acl) in enumerate(options.nodes, 1):
         path = join_path(options.path, below) if below else options.path
         try:
             await zk.create(path, data, acl=acl, make_parents=not below)
@@ -56,7 +60,7 @@ async def load(zk: Client, options: argparse.Namespace) -> None:
             elif below:  # the node that the dump is loaded below may exist
                 raise
         _report("loaded", count)
-    _report("loaded", len(nodes), is_last=True)
+    _report("loaded", len(options.nodes), is_last=True)
 
 
 def read_dump() -> list[tuple[str, bytes, list[ACL]]]:
@@ -75,7 +79,7 @@ def read_dump() -> list[tuple[str, bytes, list[ACL]]]:
                 zkwire.validate_path(join_path("/", below))
             acl = [output.acl_of_text(entry) for entry in fields["acl"]]
             found.append((below, output.data_of_json(fields), acl))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (argparse.ArgumentTypeError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CommandError(f"line {number} is not a node of a dump: {error}") from error
     return found
 

@@ -2,11 +2,12 @@
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from zkwire.command import copying, nodes, output, servers
-from zkwire.command.options import FLAG, add_arguments, add_connection_options, connected, exit_status, positive
+from zkwire.command import options as common
 
 _ACL: Final = {"type": output.acl_of_text, "metavar": "SCHEME:ID:cdrwa"}
 _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
@@ -15,14 +16,14 @@ _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "data": {"nargs": "?", "default": "", "help": "text; - reads the standard input; empty by default"},
     "entries": {"nargs": "*", **_ACL},
     "--acl": {"action": "append", **_ACL},
-    "--container": {**FLAG, "help": "goes by itself when its last child has gone"},
-    "--depth": {"type": positive, "metavar": "N", "help": "no more than N levels"},
-    "-l/--long": {**FLAG, "help": "with version, size, owner and time of change"},
-    "-n/--number": {"type": positive, "metavar": "N", "help": "N times, and end then"},
-    "--overwrite": {**FLAG, "help": "set the data and ACL of nodes that exist already"},
-    "-p/--parents": {**FLAG, "help": "create missing parents, too"},
-    "-r/--recursive": {**FLAG, "help": "with every node below it"},
-    "-s/--sequential": {**FLAG, "help": "add a number of ten digits to the name"},
+    "--container": {**common.FLAG, "help": "goes by itself when its last child has gone"},
+    "--depth": {"type": common.positive, "metavar": "N", "help": "no more than N levels"},
+    "-l/--long": {**common.FLAG, "help": "with version, size, owner and time of change"},
+    "-n/--number": {"type": common.positive, "metavar": "N", "help": "N times, and end then"},
+    "--overwrite": {**common.FLAG, "help": "set the data and ACL of nodes that exist already"},
+    "-p/--parents": {**common.FLAG, "dest": "make_parents", "help": "create missing parents, too"},
+    "-r/--recursive": {**common.FLAG, "help": "with every node below it"},
+    "-s/--sequential": {**common.FLAG, "help": "add a number of ten digits to the name"},
     "--ttl": {"type": float, "metavar": "SECONDS", "help": "goes by itself when unchanged for so long"},
     "--version": {"type": int, "default": -1, "metavar": "N", "help": "only if the data has this version"},
 }
@@ -31,11 +32,7 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., Any], str, str]]] = {
     "tree": (nodes.tree, "draw the nodes below a node", "path? --depth"),
     "get": (nodes.get, "print the data of a node", "path"),
     "set": (nodes.set_data, "set the data of a node", "path data --version"),
-    "create": (
-        nodes.create,
-        "create a node, and print its path",
-        "path data -p/--parents -s/--sequential --container --ttl --acl",
-    ),
+    "create": (nodes.create, "create a node", "path data -p/--parents -s/--sequential --container --ttl --acl"),
     "rm": (nodes.remove, "delete a node", "path -r/--recursive --version"),
     "stat": (nodes.stat, "print the Stat of a node", "path"),
     "watch": (nodes.watch, "print each change of a node, until interrupted", "path -r/--recursive -n/--number"),
@@ -43,33 +40,31 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., Any], str, str]]] = {
     "ping": (servers.ping, "measure how long the server takes to answer", "-n/--number"),
     "srvr": (servers.ask, "print what each server says of itself", ""),
     "mntr": (servers.ask, "print each server's counters", ""),
+    "whoami": (servers.whoami, "print the identities by which ACLs know this client", ""),
+    "config": (servers.config, "print the ensemble's configuration", ""),
+    "sync": (lambda zk, options: zk.sync(options.path), "have a server catch up with its leader", "path?"),
     "dump": (copying.dump, "write a node and all below it to the standard output, as lines of JSON", "path?"),
-    "load": (
-        copying.load,
-        "create the nodes of a dump, read from the standard input, below a node",
-        "path? --overwrite",
-    ),
+    "load": (copying.load, "create the nodes of a dump, read from the standard input", "path? --overwrite"),
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, the program's own by default; return the exit status."""
-    options = parser().parse_args(arguments)
-    return exit_status("zkwire", lambda: _run(options))
+    options = parser().understand(sys.argv[1:] if arguments is None else arguments)
+    if options.name == "rm" and options.recursive and options.version != -1:
+        options.parser.error("--version is for one node, and not for the nodes of -r")
+    return common.exit_status("zkwire", lambda: _run(options))
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> common.Parser:
     """Return the parser of the whole command line."""
-    top = argparse.ArgumentParser(
-        prog="zkwire", description="Look at the nodes of a ZooKeeper ensemble, and change them."
-    )
-    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    top = common.Parser.top("zkwire", "Look at the nodes of a ZooKeeper ensemble, and change them.")
     for name, (run, text, names) in _COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text.capitalize() + ".")
-        add_arguments(command, names, _ARGUMENTS)
-        add_connection_options(command)
+        command = top.commands.add_parser(name, help=text, description=text.capitalize() + ".")
+        common.add_arguments(command, names, _ARGUMENTS)
+        common.add_connection_options(command)
         command.add_argument("--json", action="store_true", help="print JSON, for programs")
-        command.set_defaults(run=run, name=name)
+        command.set_defaults(run=run, name=name, parser=command)
     return top
 
 
@@ -83,5 +78,6 @@ def _run(options: argparse.Namespace) -> None:
 
 
 async def _ask(options: argparse.Namespace) -> None:
-    async with connected(options) as zk:
-        await options.run(zk, options)
+    async with common.connected(options) as zk:
+        with common.connection_told(zk, "zkwire"):
+            await options.run(zk, options)

@@ -11,19 +11,18 @@ import zkwire
 from zkwire import Client, Resync, Stat, join_path
 from zkwire.command import output
 
+_RESYNC: Final = "the connection was lost for a while: changes may be missing"
 _AT_ONCE: Final = 1000  # requests, so that a node with very many children fills no memory
 
 
 async def ls(zk: Client, options: argparse.Namespace) -> None:
     """Print the children of a node, sorted by name."""
     if options.recursive:
-        async for path, stat in subtree(zk, options.path):
-            if path != options.path:
-                _print_entry(path, stat, options)
+        await _print_below(zk, options)
         return
     names = sorted(await zk.get_children(options.path))
     if not options.long:
-        print(output.as_json(names) if options.json else "\n".join(names), end="\n" if names or options.json else "")
+        output.say(*([output.as_json(names)] if options.json else names))
         return
     rows = []
     for start in range(0, len(names), _AT_ONCE):
@@ -36,18 +35,19 @@ async def ls(zk: Client, options: argparse.Namespace) -> None:
                 continue  # it has gone since it was listed
             known = found if isinstance(found, Stat) else None
             if options.json:
-                print(output.as_json({"name": name, "stat": known and asdict(known)}))
+                output.say(output.as_json({"name": name, "stat": known and asdict(known)}))
             else:
                 rows.append(output.row_of_stat(known, name))
     if rows:
-        print("\n".join(output.columns([("version", "bytes", "children", "owner", "changed", "name"), *rows])))
+        output.say(*output.columns([("version", "bytes", "children", "owner", "changed", "name"), *rows]))
 
 
-def _print_entry(path: str, stat: Stat, options: argparse.Namespace) -> None:
-    if options.json:
-        print(output.as_json({"path": path, "stat": asdict(stat)}))
-    else:
-        print("  ".join(output.row_of_stat(stat, path)) if options.long else path)
+async def _print_below(zk: Client, options: argparse.Namespace, depth: int | None = None) -> None:
+    async for path, stat in subtree(zk, options.path, depth):
+        if path != options.path and options.json:
+            output.say(output.as_json({"path": path, "stat": asdict(stat)}))
+        elif path != options.path:
+            output.say("  ".join(output.row_of_stat(stat, path)) if options.long else path)
 
 
 async def subtree(zk: Client, top: str, depth: int | None = None) -> AsyncIterator[tuple[str, Stat]]:
@@ -79,21 +79,20 @@ async def subtree(zk: Client, top: str, depth: int | None = None) -> AsyncIterat
 
 async def tree(zk: Client, options: argparse.Namespace) -> None:
     """Draw the nodes below a node; in JSON, print each one's path, as `ls -r` does."""
+    if options.json:
+        await _print_below(zk, options, options.depth)
+        return
     top = options.path.rstrip("/").count("/")
     count = -1
     async for path, stat in subtree(zk, options.path, options.depth):
         count += 1
-        if options.json:
-            if count:
-                _print_entry(path, stat, options)
-        elif count:
+        if count:
             size = f"  ({stat.data_length} bytes)" if stat.data_length else ""
             indent = "  " * (path.count("/") - top)
-            print(f"{indent}{path.rpartition('/')[2]}{'  ephemeral' if stat.ephemeral_owner else ''}{size}")
+            output.say(f"{indent}{path.rpartition('/')[2]}{'  ephemeral' if stat.ephemeral_owner else ''}{size}")
         else:
-            print(path)
-    if not options.json:
-        print(f"{count} nodes")
+            output.say(path)
+    output.say(f"{count} nodes")
 
 
 async def get(zk: Client, options: argparse.Namespace) -> None:
@@ -101,7 +100,7 @@ async def get(zk: Client, options: argparse.Namespace) -> None:
     node = await zk.get(options.path)
     if options.json:
         fields = {"path": options.path, **output.json_of_data(node.data), "stat": asdict(node.stat)}
-        print(output.as_json(fields))
+        output.say(output.as_json(fields))
     else:
         output.write_data(node.data)
 
@@ -109,21 +108,14 @@ async def get(zk: Client, options: argparse.Namespace) -> None:
 async def set_data(zk: Client, options: argparse.Namespace) -> None:
     """Set the data of a node and print the new version."""
     stat = await zk.set(options.path, options.data, options.version)
-    print(output.as_json(asdict(stat)) if options.json else f"version {stat.version}")
+    output.say(output.as_json(asdict(stat)) if options.json else f"version {stat.version}")
 
 
 async def create(zk: Client, options: argparse.Namespace) -> None:
     """Create a node and print its path."""
-    path = await zk.create(
-        options.path,
-        options.data,
-        sequential=options.sequential,
-        container=options.container,
-        ttl=options.ttl,
-        acl=options.acl or zkwire.OPEN_ACL,
-        make_parents=options.parents,
-    )
-    print(output.as_json({"path": path}) if options.json else path)
+    kind = {name: getattr(options, name) for name in ("sequential", "container", "ttl", "make_parents")}
+    path = await zk.create(options.path, options.data, acl=options.acl or zkwire.OPEN_ACL, **kind)
+    output.say(output.as_json({"path": path}) if options.json else path)
 
 
 async def remove(zk: Client, options: argparse.Namespace) -> None:
@@ -138,22 +130,21 @@ async def stat(zk: Client, options: argparse.Namespace) -> None:
     """Print the Stat of a node."""
     found = await zk.exists(options.path)
     if found is None:
-        raise zkwire.NoNodeError(zkwire.NoNodeError.code, options.path, operation="exists")
-    print(output.as_json(asdict(found)) if options.json else "\n".join(output.lines_of_stat(found)))
+        raise zkwire.NoNodeError(zkwire.NoNodeError.code, options.path, operation="exists", server=zk.server)
+    output.say(*([output.as_json(asdict(found))] if options.json else output.lines_of_stat(found)))
 
 
 async def watch(zk: Client, options: argparse.Namespace) -> None:
     """Print each change as a line, at once."""
     count = 0
     async with zk.events(options.path, recursive=options.recursive) as events:
-        print(f"watching {options.path}", file=sys.stderr, flush=True)
+        output.say(f"watching {options.path}", to=sys.stderr)
         async for event in events:
             fields: dict[str, str | int | None] = {"event": "RESYNC"}
-            line = "RESYNC  the connection was lost for a while: changes may be missing"
             if not isinstance(event, Resync):
                 fields = {"event": event.type.name, "path": event.path, "zxid": event.zxid}
-                line = f"{event.type.name}  {event.path}"
-            print(output.as_json(fields) if options.json else line, flush=True)
+            line = f"{fields['event']}  {fields.get('path', _RESYNC)}"
+            output.say(output.as_json(fields) if options.json else line)
             count += 1
             if count == options.number:
                 return
@@ -164,6 +155,5 @@ async def acl(zk: Client, options: argparse.Namespace) -> None:
     if options.entries:
         await zk.set_acl(options.path, options.entries)
         return
-    entries, _ = await zk.get_acl(options.path)
-    lines = [output.acl_text(entry) for entry in entries]
-    print(output.as_json(lines) if options.json else "\n".join(lines))
+    lines = [output.acl_text(entry) for entry in (await zk.get_acl(options.path))[0]]
+    output.say(*([output.as_json(lines)] if options.json else lines))

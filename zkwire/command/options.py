@@ -14,11 +14,13 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, NoReturn, Self
 
 import zkwire
 from zkwire import SessionState
@@ -31,6 +33,11 @@ UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
 
 FLAG: Final[dict[str, Any]] = {"action": "store_true"}  # the settings of an argument without a value
+_ADVICE: Final = {  # what stands in a shell for the advice of errors, which names arguments of zkwire.connect
+    "zkwire.connect a longer `within`, or None to wait for ever": "it more time to connect, see --help",
+    "`auth` (or|and) `sasl` of zkwire.connect": "--auth",
+    r",( or)? see `\w+` of zkwire.connect|: use connect\(.*": "",
+}
 
 
 class CommandError(Exception):
@@ -46,6 +53,44 @@ class CommandError(Exception):
         self.status = status
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints contain nothing that was given: a misplaced word may be a password.
+
+    Attributes:
+        misused: The exit status when it does not understand the arguments.
+        commands: The commands that it has, by `add_parser`; each sets `parser` to its own parser.
+    """
+
+    misused = MISUSED
+    commands: Any
+
+    @classmethod
+    def top(cls, program: str, description: str) -> Self:
+        """Return the parser of a whole command line, still without commands."""
+        parser = cls(prog=program, description=f"{description}  Options may stand before the command or after it.")
+        parser.add_argument("--version", action="version", version=f"{program} {zkwire.__version__}")
+        parser.commands = parser.add_subparsers(required=True, metavar="COMMAND")
+        return parser
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the complaint without what it quotes; exit."""
+        self.print_usage(sys.stderr)
+        text = re.sub(r"(?s)(ambiguous option): .*|:? ?['\"].*", r"\1", message)
+        self.exit(self.misused, f"{self.prog}: error: {text}; see {self.prog} --help\n")
+
+    def understand(self, given: Sequence[str]) -> argparse.Namespace:
+        """Return the options that were given, before or after the name of the command."""
+        # A server or a file may have the name of a command.
+        named = [re.fullmatch(r"--(hosts|auth-file|tls-\w+)", word) for word in ("", *given)]
+        at = next((at for at, word in enumerate(given) if word in self.commands.choices and not named[at]), 0)
+        options, unknown = self.parse_known_args([*given[at : at + 1], *given[:at], *given[at + 1 :]])
+        if unknown:
+            options.parser.error("unrecognized arguments")
+        if not getattr(options, "path", "/").startswith("/"):
+            options.parser.error("a path begins with /")
+        return options
+
+
 def exit_status(program: str, body: Callable[[], int | None], failed: int | None = None) -> int:
     """Run `body`; return its exit status, or the status of its error, which becomes a line on the standard error.
 
@@ -55,9 +100,8 @@ def exit_status(program: str, body: Callable[[], int | None], failed: int | None
         failed: The status of all errors but a CommandError, in place of 1, 2 and 3.
     """
     output.prepare_streams()
-    levels = {log: log.level for log in map(logging.getLogger, ("zkwire", "recipes"))}
-    for log in levels:
-        log.setLevel(logging.CRITICAL)  # an error is reported once, at the end
+    for name in ("zkwire", "recipes"):
+        logging.getLogger(name).addHandler(logging.NullHandler())  # an error is reported once, at the end
     try:
         status = body() or 0
         sys.stdout.flush()
@@ -77,10 +121,9 @@ def exit_status(program: str, body: Callable[[], int | None], failed: int | None
         status, text = failed or MISUSED, str(error)
     except (zkwire.ZooKeeperError, OSError) as error:
         status, text = failed or REFUSED, str(error)
-    finally:
-        for log, level in levels.items():
-            log.setLevel(level)
-    print(f"{program}: {text}", file=sys.stderr)
+    for ours, theirs in _ADVICE.items():
+        text = re.sub(ours, theirs, text)
+    output.say(f"{program}: {text}", to=sys.stderr)
     return status
 
 
@@ -105,23 +148,14 @@ def add_connection_options(
         bound: The name of the option that bounds the time for connecting.
         session_timeout: The default, in seconds.
     """
-    # The environment is for secrets: other users of a machine can read the arguments of a command.
-    secret = os.environ.get("ZKWIRE_AUTH")
     add = parser.add_argument_group("connection").add_argument
-    add(
-        "--hosts",
-        default=os.environ.get("ZKWIRE_HOSTS", DEFAULT_HOSTS),
-        metavar="HOST:PORT,...[/CHROOT]",
-        help=f"the servers, and the node that counts as the root; ZKWIRE_HOSTS, or {DEFAULT_HOSTS}",
-    )
-    add(
-        "--auth",
-        action="append",
-        type=credential,
-        default=[secret] if secret else [],
-        metavar="SCHEME:CREDENTIAL",
-        help="an identity to show, for example digest:user:password; may be repeated; better in ZKWIRE_AUTH",
-    )
+    text = f"the servers, and the node that counts as the root; ZKWIRE_HOSTS, or {DEFAULT_HOSTS}"
+    hosts = os.environ.get("ZKWIRE_HOSTS", DEFAULT_HOSTS)
+    add("--hosts", default=hosts, metavar="HOST:PORT,...[/CHROOT]", help=text)
+    text = "an identity to show, for example digest:user:password; may be repeated; better in ZKWIRE_AUTH"
+    add("--auth", action="append", type=credential, default=[], metavar="SCHEME:CREDENTIAL", help=text)
+    text = "a file with such identities, one a line; ZKWIRE_AUTH_FILE"
+    add("--auth-file", default=os.environ.get("ZKWIRE_AUTH_FILE"), metavar="FILE", help=text)
     add("--tls", action="store_true", help="connect with TLS and the system's authorities")
     add("--tls-ca", metavar="FILE", help="connect with TLS and trust the authorities in this PEM file")
     add("--tls-cert", metavar="FILE", help="our own certificate, PEM, with its key or beside --tls-key")
@@ -131,20 +165,17 @@ def add_connection_options(
     add("--session-timeout", type=seconds, default=session_timeout, metavar="SECONDS", help=timeout)
 
 
-def seconds(text: str) -> float:
+def seconds(text: str, kind: type[float] = float) -> float:
     """Return the number of seconds in `text`; argparse reports the ValueError of anything else."""
-    value = float(text)
+    value = kind(text)
     if not 0 < value < float("inf"):
         raise ValueError
     return value
 
 
-def positive(text: str) -> int:
+def positive(text: str) -> float:
     """Return the whole number above 0 in `text`; argparse reports the ValueError of anything else."""
-    value = int(text)
-    if value < 1:
-        raise ValueError
-    return value
+    return seconds(text, int)
 
 
 def credential(text: str) -> tuple[str, bytes]:
@@ -167,9 +198,12 @@ def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
     """
     if not (options.tls or options.tls_ca or options.tls_cert):
         return None
-    context = ssl.create_default_context(cafile=options.tls_ca)
-    if options.tls_cert:
-        context.load_cert_chain(options.tls_cert, options.tls_key)
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca)
+        if options.tls_cert:
+            context.load_cert_chain(options.tls_cert, options.tls_key)
+    except OSError as error:
+        raise OSError(f"a file of --tls-ca, --tls-cert or --tls-key: {error}") from error  # ssl does not name it
     return context
 
 
@@ -177,11 +211,13 @@ def connected(options: argparse.Namespace) -> AbstractAsyncContextManager[zkwire
     """Return a context with the client that the options describe.
 
     Raises:
-        argparse.ArgumentTypeError: if ZKWIRE_AUTH is bad.
-        OSError: if a file for TLS cannot be read; entering the context raises what `zkwire.connect` does.
+        argparse.ArgumentTypeError: if ZKWIRE_AUTH or a line of the file of identities is bad.
+        OSError: if a file cannot be read; entering the context raises what `zkwire.connect` does.
     """
-    # The credential of the environment is still a text: argparse would not say which command it belongs to.
-    auth = [credential(each) if isinstance(each, str) else each for each in options.auth]
+    # The environment is for secrets: other users of a machine can read the arguments of a command.
+    lines = Path(options.auth_file).read_bytes().splitlines() if options.auth_file else ()
+    secrets = filter(None, [os.environ.get("ZKWIRE_AUTH"), *map(os.fsdecode, lines)])
+    auth = [*map(credential, secrets), *options.auth]
     within, tls = options.to_connect, tls_of(options)
     return zkwire.connect(options.hosts, options.session_timeout, within=within, auth=auth, ssl=tls)
 
@@ -199,7 +235,7 @@ def connection_told(zk: zkwire.Client, program: str) -> Iterator[None]:
         told = SessionState.CONNECTED
         async for state in states:
             if state is not told:
-                print(f"{program}: {state.value}", file=sys.stderr, flush=True)
+                output.say(f"{program}: {state.value}", to=sys.stderr)
             told = state
 
     states = zk.states()  # before the task begins: no change in between is missed

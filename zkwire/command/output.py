@@ -1,5 +1,6 @@
 """How nodes, Stats, ACLs and events are printed: as text for people, and as JSON for programs."""
 
+import argparse
 import base64
 import io
 import json
@@ -8,9 +9,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from zkwire import ACL, Perms, Stat
+from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.wire.records import printed
 
 _LETTERS = {"c": Perms.CREATE, "d": Perms.DELETE, "r": Perms.READ, "w": Perms.WRITE, "a": Perms.ADMIN}
@@ -22,13 +24,28 @@ def as_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=not is_utf8, separators=(", ", ": "))
 
 
+def shown(text: str) -> str:
+    """Return `text` as one line, with escapes as in JSON for all that a terminal would carry out, or turn around."""
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
+
+
+def say(*lines: str, to: TextIO | None = None) -> None:
+    """Print lines to the standard output, as they are, or to `to`; on a terminal and on standard error as `shown`.
+
+    They may contain what a server or another client has written.
+    """
+    stream = to or sys.stdout
+    for line in lines:
+        print(shown(line) if stream is sys.stderr or stream.isatty() else line, file=stream)
+
+
 def prepare_streams() -> None:
-    """Have a closed stream discard its text, and have text that the stream's encoding does not contain escaped."""
+    """Have a closed stream discard its text; text that the encoding does not contain is escaped, lines go at once."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+        sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
 
 
 def standard_input() -> BinaryIO:
@@ -47,8 +64,12 @@ def data_of_argument(text: str) -> bytes:
 
     Raises:
         OSError: if the standard input is closed.
+        ValueError: if it has more bytes than a request may have; the rest is not read.
     """
-    return standard_input().read() if text == "-" else os.fsencode(text)
+    data = standard_input().read(REQUEST_LIMIT + 1) if text == "-" else os.fsencode(text)
+    if len(data) > REQUEST_LIMIT:
+        raise ValueError(f"the data has more than {REQUEST_LIMIT} bytes, which the servers accept (jute.maxbuffer)")
+    return data
 
 
 def json_of_data(data: bytes) -> dict[str, str]:
@@ -67,20 +88,13 @@ def data_of_json(fields: dict[str, Any]) -> bytes:
     """
     if "base64" in fields:
         return base64.b64decode(fields["base64"], validate=True)
-    data: bytes = fields["data"].encode()
-    return data
+    return bytes(fields["data"], "utf-8")
 
 
 def lines_of_stat(stat: Stat) -> list[str]:
     """Return the lines that `stat` prints."""
-    lines = []
-    for name, value in asdict(stat).items():
-        if name.endswith("zxid") or name == "ephemeral_owner":
-            shown = printed(value)
-        else:
-            shown = moment(value) if name.endswith("time") else str(value)
-        lines.append(f"{name} = {shown}")
-    return lines
+    words = {"ctime": moment, "mtime": moment, **dict.fromkeys(("czxid", "mzxid", "pzxid", "ephemeral_owner"), printed)}
+    return [f"{name} = {words.get(name, str)(value)}" for name, value in asdict(stat).items()]
 
 
 def row_of_stat(stat: Stat | None, name: str) -> tuple[str, ...]:
@@ -109,24 +123,32 @@ def acl_of_text(text: str) -> ACL:
     """Return the entry that "scheme:id:letters" describes; an id may contain colons.
 
     Raises:
-        ValueError: if it describes none.
+        argparse.ArgumentTypeError: if it describes none, or one that a server has masked; it does not show the text,
+            which may contain a password.
     """
     scheme, _, rest = text.partition(":")
     id_, colon, letters = rest.rpartition(":")
     if not scheme or not colon or not set(letters) <= set(_LETTERS):
-        raise ValueError(f"{text!r} is not an ACL entry: write scheme:id:letters, with letters of cdrwa")
-    perms = Perms(0)
-    for letter in letters:
-        perms |= _LETTERS[letter]
-    return ACL(perms, scheme, id_)
+        raise argparse.ArgumentTypeError("an entry of an ACL is scheme:id:letters, with letters of cdrwa")
+    acl = ACL(Perms(sum(map(_LETTERS.__getitem__, set(letters)))), scheme, id_)
+    if is_masked(acl):
+        raise argparse.ArgumentTypeError(
+            "the server has put x in place of a hash: no client could log in with this entry"
+        )
+    return acl
+
+
+def is_masked(acl: ACL) -> bool:
+    """Return whether the server has hidden the hash of a password from a client without the permission ADMIN."""
+    return acl.scheme == "digest" and acl.id.partition(":")[2] == "x"
 
 
 def write_data(data: bytes) -> None:
-    """Write the bytes of a node to the standard output; on a terminal, end the line."""
-    sys.stdout.flush()
-    is_line = data.endswith(b"\n") or not sys.stdout.isatty()
-    sys.stdout.buffer.write(data if is_line else data + b"\n")
-    sys.stdout.buffer.flush()
+    """Write the bytes of a node to the standard output; a terminal gets them as text."""
+    if sys.stdout.isatty():
+        say(*(line.expandtabs() for line in data.decode(errors="backslashreplace").removesuffix("\n").split("\n")))
+    else:
+        sys.stdout.buffer.write(data)
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:

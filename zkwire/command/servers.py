@@ -1,7 +1,6 @@
 """The commands on servers: ping, srvr, mntr."""
 
 import argparse
-import textwrap
 from typing import Any
 
 import zkwire
@@ -15,31 +14,44 @@ async def ping(zk: Client, options: argparse.Namespace) -> None:
     for _ in range(options.number or 1):
         taken = await zk.ping()
         fields = {"server": zk.server, "milliseconds": round(1000 * taken, 3)}
-        print(output.as_json(fields) if options.json else f"{zk.server} {1000 * taken:.3f} ms")
+        output.say(output.as_json(fields) if options.json else f"{zk.server} {1000 * taken:.3f} ms")
+
+
+async def whoami(zk: Client, options: argparse.Namespace) -> None:
+    """Print the identities of this client, one a line."""
+    found = [f"{each.scheme}:{each.user}" for each in sorted(await zk.whoami())]
+    output.say(*([output.as_json(found)] if options.json else found))
+
+
+async def config(zk: Client, options: argparse.Namespace) -> None:
+    """Print the ensemble's configuration, as its servers have it."""
+    found = await zk.get_config()
+    if options.json:
+        output.say(output.as_json({"version": found.version, "members": found.members}))
+    else:
+        output.write_data(found.data)
 
 
 async def ask(options: argparse.Namespace) -> None:
     """Ask every server for the four letter word that the command is called by."""
-    unreachable: list[str] = []
-    refused: list[str] = []
+    failures: list[str] = []
+    kind: type[Exception] = zkwire.ZooKeeperError
     for server in options.hosts.partition("/")[0].split(","):
         try:
-            answer: Any = await zkwire.four_letter_word(
-                server, options.name, within=options.to_connect, ssl=tls_of(options)
-            )
+            tls = tls_of(options)
+            answer: Any = await zkwire.four_letter_word(server, options.name, within=options.to_connect, ssl=tls)
         except OSError as error:
-            unreachable.append(f"{server}: {error or type(error).__name__}")
+            failures.append(f"{server}: {error or type(error).__name__}")
+            kind = ConnectionError
             continue
         except zkwire.ZooKeeperError as error:
-            refused.append(str(error))  # it names the server
+            failures.append(str(error))  # it names the server
             continue
         is_table = isinstance(answer, dict)
         if options.json:
-            print(output.as_json({"server": server, **(answer if is_table else {"answer": answer})}))
+            output.say(output.as_json({"server": server, **(answer if is_table else {"answer": answer})}))
         else:
-            text = "\n".join(f"{name} = {value}" for name, value in answer.items()) if is_table else answer
-            print(f"{server}\n{textwrap.indent(text.rstrip(), '  ')}")
-    if unreachable:
-        raise ConnectionError("; ".join(unreachable + refused))
-    if refused:
-        raise zkwire.ZooKeeperError("; ".join(refused))
+            lines = [f"{name} = {value}" for name, value in answer.items()] if is_table else answer.rstrip().split("\n")
+            output.say(server, *(f"  {line}" for line in lines))
+    if failures:
+        raise kind("; ".join(failures))

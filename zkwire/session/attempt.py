@@ -161,7 +161,7 @@ class Attempt:
             # A server for TLS closes a connection without TLS.  So does a server that is starting.
             is_tls = await open_link.lacks_tls(address.host, address.port)
         if is_tls:
-            return UnfitError("the port is one for TLS: give ssl to zkwire.connect, or use the port without TLS")
+            return UnfitError("the port is one for TLS: connect with TLS, or use the port without TLS")
         return failure
 
     def _make(self) -> Link:

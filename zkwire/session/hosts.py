@@ -42,10 +42,10 @@ def parse(connect_string: str) -> tuple[list[Address], str]:
             " host:port,host:port/chroot"
         )
     servers, slash, rest = connect_string.partition("/")
-    if "@" in servers or ("@" in rest and rest.startswith("/")):
+    if re.match(r"(digest|sasl):[^,]*:", servers) or "@" in servers or ("@" in rest and rest.startswith("/")):
         raise ValueError(
-            "bad connect string: it contains '@'; write host:port,host:port/chroot, and give credentials as `auth` or"
-            " `sasl` of zkwire.connect"
+            "bad connect string: it contains '@' or a credential; write host:port,host:port/chroot, and give"
+            " credentials as `auth` or `sasl` of zkwire.connect"
         )
     mistake = _mistake(servers, rest)
     if mistake:

@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import json
-import logging
 import os
 import re
 import signal
@@ -84,15 +83,15 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
         ((path, "--", str(no_program)), 126, f"zklock: {no_program}: Permission denied\n"),
         ((path,), 125, "zklock: after --, write the command to run\n"),
         ((path, "--"), 125, "zklock: after --, write the command to run\n"),
-        (("relative", "--", "true"), 125, "zklock: bad path 'relative': it must start with '/'\n"),
+        (("relative", "--", "true"), 125, rf"usage: .*\nzklock {verb}: .*: a path begins with /.*\n"),
         ((path, "--grace", "7.6", "--", "true"), 125, f"zklock: {grace} --session-timeout\n"),
         ((path, "--grace", "7.5", "--", "true"), 0, ""),
         ((path, "--grace", "0", "--", "true"), 0, ""),
         ((path, *no_server, "--", "true"), 125, r"zklock: no session within 0\.1 s: 127\.0\.0\.1:1: .*\n"),
         ((path, "--tls-ca", "/none/such", "--", "true"), 125, r"zklock: .*No such file or directory.*\n"),
         ((path, "--hosts", ":", "--", "true"), 125, "zklock: .*\n"),
-        ((path, "--bad", "--", "true"), 125, rf"usage: .*\nzklock {verb}: unrecognized arguments: --bad\n"),
-        ((path, "--grace", "-1", "--", "true"), 125, rf"usage: .*\nzklock {verb}: argument --grace: .*\n"),
+        ((path, "--bad", "--", "true"), 125, rf"usage: .*\nzklock {verb}: .*unrecognized arguments; .*\n"),
+        ((path, "--grace", "-1", "--", "true"), 125, rf"usage: .*\nzklock {verb}: .*argument --grace: .*\n"),
     ]:
         came, out, err = zklock(capfd, verb, *arguments)
         assert (came, out) == (status, ""), (arguments, err)
@@ -103,23 +102,18 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["show", "relative"], 2, "bad path 'relative'"),
+        (["show", "/a//b"], 2, "bad path '/a//b'"),
         (["show", "/a", "--", "true"], 2, "show takes no command"),
         (["show", "--hosts", "127.0.0.1:1", "--connect-within", "0.2"], 3, "no session within 0.2 s"),
         (["show", "--tls-ca", "/none/such"], 1, "No such file or directory"),
     ],
 )
 def test_errors_of_show_are_a_line_and_a_status(
-    arguments: list[str], status: int, message: str, capfd: Capture, caplog: pytest.LogCaptureFixture
+    arguments: list[str], status: int, message: str, capfd: Capture
 ) -> None:
-    logs = logging.getLogger("zkwire"), logging.getLogger("recipes")
-    for each, level in zip(logs, (logging.INFO, logging.WARNING), strict=True):
-        caplog.set_level(level, each.name)
     came, out, err = zklock(capfd, *arguments)
     assert (came, out) == (status, "")
     assert re.fullmatch(f"zklock: .*{re.escape(message)}.*\n", err)
-    assert caplog.records == []
-    assert [each.level for each in logs] == [logging.INFO, logging.WARNING]
 
 
 def test_what_the_server_or_the_environment_refuses_is_an_error(
@@ -138,12 +132,12 @@ def test_what_the_server_or_the_environment_refuses_is_an_error(
 
 
 def test_the_arguments_of_the_program_are_the_default(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["zklock", "show", "relative"])
+    monkeypatch.setattr(sys, "argv", ["zklock", "show", "/a//b"])
     assert main() == 2
     assert main([*sys.argv[1:], "--json"]) == 2
     with pytest.raises(SystemExit):
         main([])
-    assert capfd.readouterr().err.count("bad path 'relative'") == 2
+    assert capfd.readouterr().err.count("bad path '/a//b'") == 2
 
 
 def test_run_needs_a_system_that_forks(path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +154,8 @@ def _options(*arguments: str) -> dict[str, Any]:
     found = vars(parser().parse_args(arguments))
     assert found.pop("parser").prog == f"zklock {arguments[0]}"
     assert found.pop("name") == arguments[0]
-    return {
-        name: found[name] for name in found if name not in ("hosts", "auth", "tls", "tls_ca", "tls_cert", "tls_key")
-    }
+    of_connection = ("hosts", "auth", "auth_file", "tls", "tls_ca", "tls_cert", "tls_key")
+    return {name: found[name] for name in found if name not in of_connection}
 
 
 def test_the_options_and_their_defaults() -> None:

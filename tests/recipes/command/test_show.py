@@ -199,7 +199,7 @@ def test_all_that_is_known_is_shown_and_nothing_that_a_terminal_would_carry_out(
         assert rows[:2] == [[rf"{path}/a\u200b", "holds", words, session, "x" * 60], ["", "waits", "?", "?"]]
         assert [[row[0], row[1], *row[3:]] for row in rows[2:]] == [
             [f"{path}/b", "holds", session, "x" * 57 + "..."],
-            [f"{path}/c", "holds", session, r"\x1b\nü\xff"],
+            [f"{path}/c", "holds", session, r"\u001b\nü\xff"],
         ]
         assert main(["show", path, "--hosts", memory.hosts, "--json"]) == 0
         (line,) = capfd.readouterr().out.splitlines()

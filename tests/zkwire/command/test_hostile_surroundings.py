@@ -1,17 +1,22 @@
 """The command `zkwire` with closed streams, other encodings, bad dumps, bad credentials and servers that refuse."""
 
 import asyncio
+import contextlib
 import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
 import zkwire
+from recipes.command.main import main as zklock
 from zkwire.blocking import Portal
 from zkwire.command.main import main
+from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.testing import Server
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -100,6 +105,71 @@ def test_data_is_read_before_the_session_begins(
     assert portal.call(zk.get, "/a").data == b"x"
 
 
+def test_no_more_is_read_than_a_server_accepts(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = io.BytesIO(bytes(2 * REQUEST_LIMIT))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))
+    assert main(["set", "/a", "-"]) == 2
+    assert data.tell() == REQUEST_LIMIT + 1
+    assert f"more than {REQUEST_LIMIT} bytes" in capsys.readouterr().err
+
+
+class Terminal(io.TextIOWrapper):
+    """A standard stream that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+NAME = "\u202e\u2028\u200bü"  # written backwards from here; a line of its own; nothing that is seen
+COMMANDS = [
+    *("ls /", "ls -l /", "ls -r /", "ls --json /", "tree /", "acl /b", "acl /b --json", "get /b", "get /b --json"),
+    *("dump /", "srvr", "mntr", "config", "whoami", f"create /{NAME}/a", f"get /{NAME}/b", f"rm /{NAME} --version 9"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_terminal_gets_nothing_that_it_would_carry_out(
+    portal: Portal, zk: zkwire.Client, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    hostile = f"{NAME}\x1b[2J\x9b\U000e0001"  # and sequences that control it
+    entries = (zkwire.ACL(zkwire.Perms.ALL, "world", "anyone"), zkwire.ACL(0, "digest", f"a:{hostile}\n"))
+    portal.call(zk.create, "/b", f"{hostile}\ta\n\r\n".encode(), acl=entries)
+    portal.call(zk.create, f"/{NAME}")
+    monkeypatch.setattr(zkwire.Client, "whoami", AsyncMock(return_value=[zkwire.ClientInfo("x509", hostile)]))
+    config = zkwire.Configuration(hostile.encode(), AsyncMock())
+    monkeypatch.setattr(zkwire.Client, "get_config", AsyncMock(return_value=config))
+    answer = {hostile: hostile} if command == "mntr" else f"a\n{hostile}\n"
+    monkeypatch.setattr(zkwire, "four_letter_word", AsyncMock(return_value=answer))
+    streams = {name: io.BytesIO() for name in ("stdout", "stderr")}
+    for name, stream in streams.items():
+        monkeypatch.setattr(sys, name, Terminal(stream, encoding="utf-8", write_through=True))
+    main(command.split(" "))
+    printed = "".join(stream.getvalue().decode() for stream in streams.values())
+    assert "\\u202e\\u2028\\u200bü" in printed
+    text = printed.replace("\rdumped", "dumped")
+    assert [each for each in text if not each.isprintable() and each != "\n"] == []
+    for line in printed.splitlines():
+        if "--json" in command or line.startswith("{"):
+            json.loads(line)
+
+
+def test_what_is_no_terminal_gets_names_and_data_as_they_are(
+    portal: Portal, zk: zkwire.Client, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    portal.call(zk.create, f"/{NAME}", b"\x1b\xff\r\n")
+    for command in ("ls", "get"):
+        assert main([command, f"/{NAME}" if command == "get" else "/"]) == 0
+    assert capfdbinary.readouterr().out == f"zookeeper\n{NAME}\n".encode() + b"\x1b\xff\r\n"
+
+
+def test_no_server_means_a_line_and_a_status() -> None:
+    ran = _in_shell("", "ls", "--hosts", "127.0.0.1:1", "--within", "0.3")
+    assert (ran.returncode, ran.stderr.count("\n")) == (3, 1)  # the log writes nothing beside it
+    assert ran.stderr.startswith("zkwire: no session within 0.3 s: 127.0.0.1:1: ")
+
+
 # -- credentials and refusals -------------------------------------------------------------------------------------
 
 
@@ -111,6 +181,69 @@ def test_a_bad_credential_of_the_environment_is_a_line_without_it(
     message = capsys.readouterr().err
     assert "SCHEME:CREDENTIAL" in message
     assert "hunter2" not in message
+
+
+MISPLACED = [
+    *(
+        "{}",
+        "ls {}",
+        "ls / {}",
+        "ls / --autth {}",
+        "ls --autth={} /",
+        "ls --js={}",
+        "ls -l={}",
+        "ls --a={}",
+        "get --a={}",
+    ),
+    *(
+        "ls --auth digest:{} {}",
+        "ls --hosts digest:{}:",
+        "ls --within {}",
+        "tree --depth {}",
+        "watch / -n {}",
+        "ls --tls={}",
+    ),
+    *("acl {}", "acl /x {}", "acl /x {}:zz", "acl /x {}:x:r", "create /x --acl {}", "create /x --ttl {}"),
+    *("create --a={} /x", "create {}", "set {} data", "set /x y --version {}", "rm {}", "load {}", "--hosts x:y {}"),
+]
+
+
+@pytest.mark.parametrize("words", MISPLACED)
+@pytest.mark.parametrize("program", [main, zklock])
+def test_no_complaint_shows_what_was_given(
+    program: Callable[[list[str]], int], words: str, capsys: pytest.CaptureFixture[str], server: Server
+) -> None:
+    for secret in ("S3CRET", "digest:root:S3CRET", "root@S3CRET", "'S3CRET", "a\nS3CRET"):
+        given = [word.format(secret) for word in words.split()]
+        if program is zklock:
+            given[0] = {"ls": "show", "create": "run", "set": "elect"}.get(given[0], given[0])
+        status = None
+        with contextlib.suppress(SystemExit):
+            status = program(given)
+        complaint = capsys.readouterr().err
+        assert status in (None, 1, 2, 125)
+        assert "S3CRET" not in complaint
+        assert ": " in complaint
+
+
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        ("ls --hosts 127.0.0.1:1 --within 0.1", "give it more time to connect, see --help"),
+        ("ls --hosts a@b", "give credentials as --auth"),
+        ("ls --auth sasl:x", "SASL takes several messages, which auth cannot carry"),
+        ("ls --tls-ca /none", "--tls-ca, --tls-cert or --tls-key: [Errno 2]"),
+        ("create /a {}", "jute.maxbuffer)"),
+    ],
+)
+def test_errors_name_options_of_the_command_and_no_arguments_of_python(
+    portal: Portal, zk: zkwire.Client, command: str, named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(command.format("x" * REQUEST_LIMIT).split()) in (1, 2, 3)
+    complaint = capsys.readouterr().err
+    assert named in complaint
+    assert "zkwire.connect" not in complaint
+    assert "`" not in complaint.replace("`zkwire srvr`", "")
 
 
 def test_a_credential_may_be_any_bytes(

@@ -124,7 +124,9 @@ def test_the_refusal_of_a_connect_string_says_what_is_wrong_with_it(text: str, r
 
 @pytest.mark.parametrize("text", ["bob:Xq7@zk1:2181", "zk://bob:Xq7@zk1:2181/app", "zk1:2181,bob:Xq7@zk2"])
 def test_a_connect_string_with_a_password_is_refused_and_not_shown(text: str) -> None:
-    with pytest.raises(ValueError, match="contains '@'; write host:port,host:port/chroot, and give") as refused:
+    with pytest.raises(
+        ValueError, match="contains '@' or a credential; write host:port,host:port/chroot, and give"
+    ) as refused:
         parse(text)
     assert "Xq7" not in str(refused.value)
 
