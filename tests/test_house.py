@@ -5,7 +5,7 @@ import importlib
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -59,6 +59,7 @@ def _name(path: Path) -> str:
 
 SOURCES = {_name(path): path for folder in ("zkwire", "recipes") for path in sorted((ROOT / folder).rglob("*.py"))}
 TREES = {name: ast.parse(path.read_text(encoding="utf-8"), str(path)) for name, path in SOURCES.items()}
+NODES = {name: list(ast.walk(tree)) for name, tree in TREES.items()}
 
 
 def _is_in(module: str, places: tuple[str, ...]) -> bool:
@@ -74,10 +75,10 @@ OURS = sorted(name for name in SOURCES if not name.startswith(TESTING))
 CORE = sorted(name for name in OURS if _is_in(name, PURE))
 
 
-def _imports(module: str, tree: ast.Module) -> Iterator[str]:
-    """Each module that `tree` imports, anywhere in it; `from package import module` names the module."""
+def _imports(module: str, nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Each module that a tree imports, anywhere in it; `from package import module` names the module."""
     package = module if SOURCES.get(module, Path()).name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -90,7 +91,7 @@ def _imports(module: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _tops(module: str) -> set[str]:
-    return {name.partition(".")[0] for name in _imports(module, TREES[module])}
+    return {name.partition(".")[0] for name in _imports(module, NODES[module])}
 
 
 def _climbs(module: str, imported: str) -> bool:
@@ -108,7 +109,7 @@ def _climbs(module: str, imported: str) -> bool:
 
 
 def _ours(module: str) -> list[str]:
-    return [name for name in _imports(module, TREES[module]) if name.partition(".")[0] in ("zkwire", "recipes")]
+    return [name for name in _imports(module, NODES[module]) if name.partition(".")[0] in ("zkwire", "recipes")]
 
 
 def test_imports_go_down_the_floors() -> None:
@@ -149,7 +150,7 @@ def test_imports_go_down_the_floors() -> None:
     ],
 )
 def test_this_test_sees_what_climbs(module: str, source: str, climbs: bool) -> None:
-    found = list(_imports(module, ast.parse(source)))
+    found = list(_imports(module, ast.walk(ast.parse(source))))
     assert found
     assert any(_climbs(module, name) for name in found) is climbs
 
@@ -176,7 +177,7 @@ def test_nothing_outside_the_standard_library_is_imported() -> None:
 
 
 def test_the_errors_import_nothing() -> None:
-    assert set(_imports("zkwire.errors", TREES["zkwire.errors"])) == {"__future__"}
+    assert set(_imports("zkwire.errors", NODES["zkwire.errors"])) == {"__future__"}
 
 
 def test_the_core_knows_no_socket_no_clock_and_no_loop() -> None:
@@ -199,7 +200,7 @@ def test_a_package_gives_the_names_of_its_list_and_no_others(package: types.Modu
 
 
 def _nodes_of_recipes() -> Iterator[tuple[str, ast.AST]]:
-    return ((name, node) for name in SOURCES if name.startswith("recipes") for node in ast.walk(TREES[name]))
+    return ((name, node) for name in SOURCES if name.startswith("recipes") for node in NODES[name])
 
 
 def test_recipes_use_nothing_but_zkwires_public_names() -> None:
@@ -271,8 +272,8 @@ def test_the_code_does_not_grow_beyond_its_limit(folders: tuple[str, ...]) -> No
 def test_few_modules_ask_whether_a_refusal_is_transient() -> None:
     asking = [
         module
-        for module, tree in TREES.items()
-        if any(isinstance(node, ast.Attribute) and node.attr == "is_transient" for node in ast.walk(tree))
+        for module, nodes in NODES.items()
+        if any(isinstance(node, ast.Attribute) and node.attr == "is_transient" for node in nodes)
     ]
     assert len(asking) <= MOST_MODULES_WITH_TRANSIENT, asking
 
@@ -280,8 +281,8 @@ def test_few_modules_ask_whether_a_refusal_is_transient() -> None:
 def test_names_are_those_of_the_field() -> None:
     old = [
         f"{module}:{getattr(node, 'lineno', 0)}: {name}"
-        for module, tree in TREES.items()
-        for node in ast.walk(tree)
+        for module, nodes in NODES.items()
+        for node in nodes
         for name in (getattr(node, attribute, None) for attribute in _NAMES_OF_NODES)
         if isinstance(name, str) and _OLD_NAMES.fullmatch(name.lstrip("_"))
     ]
@@ -302,18 +303,18 @@ def test_texts_have_no_phrases_of_our_own() -> None:
 # -- one clock, one source of chance -------------------------------------------------------------------------------
 
 
-def _uses_chance(tree: ast.Module) -> list[str]:
-    """Where `tree` uses the module random for more than the name of its class, or a generator that can be predicted."""
+def _uses_chance(nodes: list[ast.AST]) -> list[str]:
+    """Where a tree uses the module random for more than the name of its class, or a generator that can be predicted."""
     allowed: set[ast.AST] = set()
     found = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "connect":
             allowed |= set(ast.walk(node))
         elif isinstance(node, ast.ImportFrom) and node.module == "random":
             found.append(f"line {node.lineno}")
         elif isinstance(node, ast.Import):
             found += [f"line {node.lineno}" for alias in node.names if alias.name == "random" and alias.asname]
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             named = f"{node.value.id}.{node.attr}"
             may = named == "random.Random" or (named == "random.SystemRandom" and node in allowed)
@@ -328,14 +329,14 @@ def test_time_comes_from_the_loop_and_nowhere_else() -> None:
     """So that a simulation can give the time."""
     known = {(module, "datetime") for module in PRINT_TIMES}
     for module in PRINT_TIMES:
-        assert "now" not in {node.attr for node in ast.walk(TREES[module]) if isinstance(node, ast.Attribute)}
+        assert "now" not in {node.attr for node in NODES[module] if isinstance(node, ast.Attribute)}
     looked = [name for name in OURS if name not in (SUSPENSION, *COMMAND_CLOCKS)]
     assert {(module, top) for module in looked for top in _tops(module) & OTHER_CLOCKS_AND_CHANCE} <= known
 
 
 def test_randomness_comes_from_the_generator_made_in_connect() -> None:
     """So that a simulation can be repeated from its seed."""
-    assert [(module, found) for module in OURS if (found := _uses_chance(TREES[module]))] == []
+    assert [(module, found) for module in OURS if (found := _uses_chance(NODES[module]))] == []
 
 
 @pytest.mark.parametrize(
@@ -354,14 +355,14 @@ def test_randomness_comes_from_the_generator_made_in_connect() -> None:
     ],
 )
 def test_this_test_sees_who_uses_chance(source: str, found: bool) -> None:
-    assert bool(_uses_chance(ast.parse(source))) is found
+    assert bool(_uses_chance(list(ast.walk(ast.parse(source))))) is found
 
 
 def test_the_generator_is_made_in_exactly_one_place() -> None:
     made = [
         module
         for module in OURS
-        for node in ast.walk(TREES[module])
+        for node in NODES[module]
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "random.SystemRandom"
     ]
     assert made == ["zkwire.client.connect"]

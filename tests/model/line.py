@@ -528,17 +528,16 @@ class Line:
             is_owner = any(table.owns(state, number) for number in numbers)
             is_over = world.created > self._clients[client][-1] and not is_owner
             kept = None if is_over else player._replace(watches=frozenset(), requests=(), inbox=())
-        return self._shortened(world._replace(players=_replaced(world.players, client, kept)))
+        players = (*world.players[:client], kept, *world.players[client + 1 :])
+        # As _replace, in a third of the time.
+        return self._shortened(World(world.history, world.created, players, *world[3:]))
 
     def _shortened(self, world: World) -> World:
         """Forget the part of the history that no client can see any more."""
-        end = len(world.history) - 1
-        waiting = [
-            player
-            for client, player in enumerate(world.players)
-            if player is not None and self._tables[client].is_any_waiting(player.state)
-        ]
-        seen = min((player.answered for player in waiting), default=end)
+        seen = len(world.history) - 1
+        for table, player in zip(self._tables, world.players, strict=True):
+            if player is not None and player.answered < seen and table.is_any_waiting(player.state):
+                seen = player.answered
         if not seen:
             return world
         first = world.history[seen]._replace(what="start", who=0)
@@ -585,10 +584,6 @@ def _in_words(value: object) -> str:
 
 def _signed(number: int) -> int:
     return (number + 2**31) % 2**32 - 2**31
-
-
-def _replaced(players: tuple[Player | None, ...], place: int, player: Player | None) -> tuple[Player | None, ...]:
-    return (*players[:place], player, *players[place + 1 :])
 
 
 def _earlier(player: Player, by: int) -> Player:

@@ -167,6 +167,7 @@ class WaitingTable:
         self._shared = (self._zk, self._removal, *rules)
         self._shared_ids = frozenset(map(id, self._shared))
         self._states: list[_State] = []
+        self._is_any_waiting: list[bool] = []
         self._numbers: dict[object, int] = {}
         self._reached: dict[tuple[object, ...], Reached] = {}
         self._number(_State([None] * len(names), CachedChildren()))
@@ -193,7 +194,7 @@ class WaitingTable:
 
     def is_any_waiting(self, state: int) -> bool:
         """Return whether any ticket waits."""
-        return any(self.waits(state, number) for number in range(len(self._names)))
+        return self._is_any_waiting[state]
 
     def owns(self, state: int, number: int) -> bool:
         """Return whether the ticket owns."""
@@ -383,6 +384,7 @@ class WaitingTable:
         if number is None:
             number = self._numbers[key] = len(self._states)
             self._states.append(known)
+            self._is_any_waiting.append(any(self.waits(number, each) for each in range(len(self._names))))
         return number
 
 

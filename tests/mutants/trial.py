@@ -34,7 +34,10 @@ def copy_of_the_tree() -> Iterator[Path]:
             source, target = ROOT / name, root / name
             if source.is_file():
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(source, target)  # with its mode
+                shutil.copy2(source, target)  # with its mode, and its time, by which Python knows what it has compiled
+                for compiled in source.parent.glob(f"__pycache__/{source.stem}.*"):
+                    (target.parent / "__pycache__").mkdir(exist_ok=True)
+                    shutil.copy2(compiled, target.parent / "__pycache__")
         # Some tests ask git for the files.
         for words in ("init --quiet --initial-branch=copy", "add --all"):
             subprocess.run(["git", *words.split()], cwd=root, check=True)
