@@ -1,5 +1,6 @@
-"""The check of every change, .ci/run: which variables the suite gets from it."""
+"""The checks of every change: which variables .ci/run gives the suite, and what the workflow runs."""
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,3 +20,10 @@ def test_the_suite_gets_no_variable_of_the_shell_but_those_that_reach_the_index_
     found = dict(line.split("=", 1) for line in printed.splitlines())
     found.pop("PWD", None)  # set by sh
     assert found == kept | {"LANG": "C.UTF-8"}
+
+
+def test_the_workflow_names_each_action_by_the_digest_of_its_content() -> None:
+    """Who has stolen the rights to move a tag could run anything there."""
+    used = re.findall(r"uses: (.*)", (ROOT / ".github/workflows/check.yml").read_text(encoding="utf-8"))
+    assert used
+    assert [each for each in used if re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", each) is None] == []

@@ -46,8 +46,9 @@ def find_zookeeper(version: str | None = None) -> Installation:
 
     Searches, in this order: the environment's ``ZOOKEEPER_HOME`` (an unpacked distribution);
     ``.zookeeper/<version>/`` in the current folder, in each folder above it, and beside the ``zkwire`` package, the
-    newest first; Debian's package. What is found is run: a ``.zookeeper`` in or above the current folder is left out
-    if it belongs to another user than this one or root, or if everyone may write to it.
+    newest first; Debian's package. What is found is run: a version in a ``.zookeeper`` in or above the current folder
+    is left out if any of its files and folders belongs to another user than this one or root, or if everyone may
+    write to it.
 
     Args:
         version: An exact version ("3.8.4") or a line ("3.8"); None takes the first that is found.
@@ -94,12 +95,15 @@ def _distrust(store: Path, name: str) -> str | None:
         return None
     if os.name != "posix":  # RealServer says that it does not run there
         return None
-    for folder in (store, store / name):
-        for status in (folder.lstat(), folder.stat()):  # a link, and what it leads to
-            if status.st_uid not in (0, os.getuid()):
-                return "it belongs to another user"
-        if folder.stat().st_mode & stat.S_IWOTH:
-            return "others may write to it"
+    home = store / name
+    # The last two: rglob does not follow a link to a folder, and the jars and settings in that folder are used, too.
+    for path in (store, home, *home.rglob("*"), *home.glob("lib/*"), *home.glob("conf/*")):
+        if path.exists():
+            for status in (path.lstat(), path.stat()):  # a link, and what it leads to
+                if status.st_uid not in (0, os.getuid()):
+                    return f"{path} belongs to another user"
+            if path.stat().st_mode & stat.S_IWOTH:
+                return f"others may write to {path}"
     return None
 
 

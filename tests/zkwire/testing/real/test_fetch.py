@@ -30,7 +30,8 @@ def write_java(path: Path, version: str) -> Path:
 class Index:
     """Replaces the package index, and the releases in the repository of jars."""
 
-    def __init__(self, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, url: str, files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.url = url
         self.installed: list[str] = []
         self._files = files
         self._jars: dict[str, dict[str, str]] = {}
@@ -49,7 +50,7 @@ class Index:
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     with served(tmp_path / "served") as url:
-        index = Index(tmp_path / "served", monkeypatch)
+        index = Index(url, tmp_path / "served", monkeypatch)
 
         def install(requirement: str, into: Path, *options: str) -> None:
             index.installed.append(requirement)
@@ -111,13 +112,17 @@ def test_the_newest_release_of_a_line_is_taken(index: Index, capsys: pytest.Capt
 
 
 @pytest.mark.usefixtures("with_java")
-def test_a_jar_with_another_digest_is_refused(index: Index) -> None:
+@pytest.mark.parametrize("is_mirror", [False, True])
+def test_a_jar_with_another_digest_is_refused(index: Index, is_mirror: bool) -> None:
+    if is_mirror:
+        module.MAVEN_SETTINGS.write_text(f"<settings><mirrors>{mirror('*', index.url)}</mirrors></settings>")
     index.publish("3.9.5", content=b"evil")
     with pytest.raises(
         FetchError, match=r"ZooKeeper 3\.9\.5 cannot be downloaded: .*5\.jar has the SHA-256 \w{64}, not"
     ):
         fetch("3.9.5", Path(".zookeeper"))
     assert list(Path(".zookeeper").iterdir()) == []
+    assert index.installed == ([] if is_mirror else [module.JGO])
 
 
 def test_each_line_of_the_list_names_its_newest_release_last() -> None:

@@ -185,23 +185,36 @@ def test_an_unfinished_download_is_not_taken(bare: Path) -> None:
         find_zookeeper()
 
 
-@pytest.mark.parametrize("inner", [False, True])
-def test_jars_that_another_user_can_have_put_there_are_not_run(
-    bare: Path, monkeypatch: pytest.MonkeyPatch, inner: bool
+@pytest.mark.parametrize(
+    "name", ["", "3.9.5", "3.9.5/zookeeper-3.9.5.jar", "3.9.5/lib", "3.9.5/lib/a.jar", "3.9.5/conf/a"]
+)
+def test_what_another_user_can_have_put_there_is_not_run(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """In a folder such as /tmp, every user can make a .zookeeper."""
+    """In a folder such as /tmp, every user can make a .zookeeper.  `lib` is a link, and so is a jar that is gone."""
     store = bare.parent / ".zookeeper"
     _install(store / "3.9.5", "3.9.5")
+    for folder in (bare / "jars", store / "3.9.5" / "conf"):
+        folder.mkdir()
+    for file in (bare / "jars" / "a.jar", store / "3.9.5" / "conf" / "a"):
+        file.touch(0o600)
+    (store / "3.9.5" / "lib").symlink_to(bare / "jars")
+    (store / "3.9.5" / "gone.jar").symlink_to(bare / "gone.jar")
     assert find_zookeeper().version == "3.9.5"
-    folder = store / "3.9.5" if inner else store
-    folder.chmod(0o777)
-    with pytest.raises(ZooKeeperMissingError, match=r"\.zookeeper.* left out.*others may write to it.*ZOOKEEPER_HOME"):
+    path = store / name
+    path.chmod(0o777)
+    left_out = rf"; {store}/3\.9\.5 is left out, because"
+    with pytest.raises(
+        ZooKeeperMissingError, match=f"{left_out} others may write to {path}: set ZOOKEEPER_HOME to use it$"
+    ):
         find_zookeeper()
-    folder.chmod(0o755)
+    path.chmod(0o755)
     monkeypatch.setattr(os, "getuid", lambda: store.stat().st_uid + 1)
+    others = store
     if store.stat().st_uid == 0:  # what belongs to root may be run
-        os.chown(folder, 12345, -1)
-    with pytest.raises(ZooKeeperMissingError, match=r"\.zookeeper.* left out.*another user"):
+        os.chown(path, 12345, -1)
+        others = path
+    with pytest.raises(ZooKeeperMissingError, match=f"{left_out} {others} belongs to another user: "):
         find_zookeeper()
 
 
