@@ -204,6 +204,10 @@ class Group:
 
         A node that is not ephemeral, or that this client may not read, is not a member; a warning is logged.
 
+        Raises:
+            NoAuthError: if this client may not list the group.
+            ValueError: if the server lists a name that no server lets a client create, such as one with an ESC.
+
         Order:
             The answer includes the earlier changes of this client; other clients' may be missing, unless `zk.sync` was
             called before.

@@ -157,11 +157,12 @@ class DoubleBarrier:
         return begun
 
     async def _round_with_us(self) -> Round | None:
-        """Return the round if it has begun with our node of a former session; otherwise None, and none will."""
-        # The server may go on with a session that has ended for its client, and count its node in a round.
+        """Return the round if it has begun with our node, which may have gone with its session since; otherwise None."""
+        # The server may go on with a session that has ended for its client, before that has heard of its node, and a
+        # round may begin with this node.
         await self._zk.sync(self.path)
         for name in await self._list():
-            if name.startswith(self._unique):
+            if name.startswith(self._unique) and name != self._own:
                 await self._zk.discard(join_path(self.path, name))
         found = await self._read_ready() or ()
         own = next((name for name in found if name.startswith(self._unique)), None)

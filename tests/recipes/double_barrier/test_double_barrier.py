@@ -461,6 +461,20 @@ async def test_a_former_node_of_a_member_whose_session_has_ended_for_its_client_
         await nothing_stays(stage)
 
 
+async def test_a_member_whose_list_is_refused_keeps_its_node_if_a_round_begins_with_it_meanwhile() -> None:
+    async with scene() as stage:
+        mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
+        await stage.other.create(stage.path)
+        server, session = stage.server, stage.zk.session_id
+        listed = server.answering("getChildren", zkwire.ThrottledError, session=session, times=1)
+        with listed, server.answering("sync", zkwire.ThrottledError, session=session, times=1) as refused:
+            entering = asyncio.create_task(mine.enter(within=5))
+            await refused.until_hit()
+            await asyncio.gather(entering, theirs.enter(within=5))
+        assert len(await members(stage.other, stage.path)) == 2
+        await asyncio.gather(mine.leave(within=5), theirs.leave(within=5))
+
+
 async def test_a_surplus_member_sleeps_until_the_first_member_of_the_round_has_gone() -> None:
     async with observed_scene() as (stage, asked):
         inside = [DoubleBarrier(stage.other, stage.path, 3) for _ in range(3)]

@@ -184,7 +184,7 @@ _UNKNOWN: Final = (
 )  # nothing shows any more whether it was written
 
 ENTRIES: Final = [
-    Entry("queue, put", put_three, {CUT}, stays=STAYS, steps=5),
+    Entry("queue, put", put_three, {CUT, REFUSE}, stays=STAYS, steps=5),
     Entry("queue, put while another client takes", put_while_another_client_takes, {CUT}, stays=STAYS),
     Entry("queue, put many", put_many, {CUT}, stays=STAYS, steps=3, is_slow=True),
     Entry("queue, put within a bound", put_within_a_bound, {CUT}, stays=STAYS, steps=8, is_slow=True),
@@ -199,7 +199,7 @@ ENTRIES: Final = [
     ),
     Entry("queue, no room", put_without_room, {CANCEL}, prepare=fill, afterwards=put_with_room, stays=STAYS, most=40),
     Entry("queue, get", get_two, {CUT}, prepare=three_are_there, stays=STAYS, steps=8),
-    Entry("queue, wait and get", wait_and_get, {CUT}, stays=STAYS, steps=8),
+    Entry("queue, wait and get", wait_and_get, {CUT, REFUSE}, stays=STAYS, steps=8),
     Entry("queue, get one", get_one, {CANCEL, CUT}, fill_with_three, get_the_others, stays=STAYS),
     Entry("queue, get one, refused", get_one, {REFUSE}, fill_with_three, get_the_others, STAYS),
     Entry("queue, get one, expired", get_one, {EXPIRE}, fill_with_three, one_at_most_is_lost, stays=STAYS),
