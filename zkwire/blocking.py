@@ -61,21 +61,28 @@ class Portal:
             The portal.
 
         Raises:
-            RuntimeError: If it has been started before.
+            RuntimeError: If it has been started before, or no thread can be started.
             OSError: If the process has no file descriptor left for it.
+            Exception: Whatever else the making of an event loop raises.
+
+        Cancellation:
+            A KeyboardInterrupt leaves no thread.
         """
         if self._thread is not None:
             raise RuntimeError("this portal has been started before: make a new one")
         started: Future[None] = Future()
         # A daemon: the interpreter waits for any other thread before it calls what `atexit` knows.
-        self._thread = threading.Thread(target=self._run, args=(started,), name="zkwire portal", daemon=True)
-        self._process = os.getpid()
-        self._thread.start()
+        thread = threading.Thread(target=self._run, args=(started,), name="zkwire portal", daemon=True)
+        thread.start()
+        self._thread, self._process = thread, os.getpid()
         try:
             started.result()
-        except OSError:
-            self._thread.join()
-            self._thread = None
+        except BaseException:
+            if started.exception() is None:  # a KeyboardInterrupt of this wait
+                self.stop()
+            else:
+                thread.join()
+                self._thread = None
             raise
         atexit.register(self.stop)
         return self
@@ -245,7 +252,7 @@ class Portal:
         try:
             with asyncio.Runner() as runner:
                 runner.run(self._until_stopped(started))
-        except OSError as error:  # an event loop takes file descriptors, and there may be none
+        except BaseException as error:  # an event loop takes file descriptors, and there may be none
             if started.done():
                 raise
             started.set_exception(error)
@@ -341,8 +348,11 @@ async def _hold_open(
         entered: Gets what `context` gives.
         left: Is done when the thread has left: with the error of the block, or None.
     """
-    entered.set_result(await context.__aenter__())
+    value = await context.__aenter__()
     try:
+        if (task := asyncio.current_task()) is not None and task.cancelling():  # `context` has swallowed it
+            raise asyncio.CancelledError
+        entered.set_result(value)
         error = await asyncio.wrap_future(left)
     except asyncio.CancelledError as cancelled:  # by a lock that was lost, or because the portal is being stopped
         if await context.__aexit__(type(cancelled), cancelled, cancelled.__traceback__):

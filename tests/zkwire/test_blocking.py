@@ -9,10 +9,12 @@ import sys
 import textwrap
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -213,6 +215,72 @@ def test_an_interrupt_during_the_wait_for_a_lock_leaves_no_ticket(portal: Portal
             pass
         interrupter.join()
         assert len(portal.call(zk.get_children, "/lock")) == 1
+
+
+@asynccontextmanager
+async def swallowing(waits: threading.Event, left: list[str]) -> AsyncIterator[None]:
+    """A context that goes on when its entering is cancelled."""
+    waits.set()
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    try:
+        yield
+    finally:
+        left.append("left")
+
+
+def _waiting_threads() -> set[int]:
+    """Return the threads that wait for a future."""
+    frames = {thread: traceback.extract_stack(frame) for thread, frame in sys._current_frames().items()}
+    return {thread for thread, stack in frames.items() if stack[-1].filename == threading.__file__}
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_ends_the_entering_of_a_context_that_swallows_it(portal: Portal) -> None:
+    waits, left = threading.Event(), list[str]()
+
+    def interrupt() -> None:
+        waits.wait()
+        while threading.main_thread().ident not in _waiting_threads():
+            time.sleep(0.01)
+        _interrupt()
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(interrupt)
+        with pytest.raises(KeyboardInterrupt), portal.enter(swallowing(waits, left)):
+            pytest.fail("the block has begun")
+    assert left == ["left"]
+
+
+def test_stop_ends_the_entering_of_a_context_that_swallows_it() -> None:
+    waits, left = threading.Event(), list[str]()
+    portal = Portal().start()
+    with ThreadPoolExecutor() as pool:
+        entering = pool.submit(portal.enter(swallowing(waits, left)).__enter__)
+        waits.wait()
+        portal.stop()
+        with pytest.raises(CancelledError):
+            entering.result()
+    assert left == ["left"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt])
+def test_a_portal_whose_start_fails_leaves_no_thread(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KeyboardInterrupt strikes the thread that waits, and the others the one that makes the event loop."""
+    portal = Portal()
+    with monkeypatch.context() as patch:
+        if error is KeyboardInterrupt:
+            patch.setattr(Future, "result", Mock(side_effect=error))
+        else:
+            patch.setattr(asyncio, "Runner", Mock(side_effect=error))
+        with pytest.raises(error):
+            portal.start()
+    assert not [thread for thread in threading.enumerate() if thread.name == "zkwire portal"]
+    if error is not KeyboardInterrupt:
+        assert portal.start().call(int, "7") == 7
+        portal.stop()
 
 
 def test_stop_leaves_what_is_entered_the_last_first(server: Server) -> None:
