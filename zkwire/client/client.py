@@ -178,8 +178,7 @@ class Client(Reading, Trees, SessionView, Administration):
                 if lost.maybe_applied or not create.protected:
                     raise
                 continue
-            parent = paths.split(request.subject or "")[0]
-            await without_frames(self._ensure(parent, create.acl, is_missing=True))
+            await without_frames(self._ensure(paths.split(request.subject or "")[0], create.acl))
 
     async def set(self, path: str, data: Data, version: int = -1) -> Stat:
         """Replace the node's data and return the new Stat (request: setData).

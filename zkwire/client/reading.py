@@ -198,11 +198,7 @@ class Reading(Verbs):
         answers: list[Any] = []
         for batch, reply in zip(batches, replies, strict=True):
             if isinstance(reply, ZooKeeperError):
-                replies.clear()
-                try:
-                    raise reply
-                finally:
-                    del reply  # its traceback has this frame
+                raise reply
             answers += results_of(self._requester, reply, batch)
         return list(map(self._requester.result_of, reads, answers))
 

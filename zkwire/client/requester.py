@@ -124,7 +124,6 @@ class Requester:
         if not asked:
             check_loop(self.loop)  # otherwise `submit` does it
         futures: list[asyncio.Future[Any]] = []
-        future: asyncio.Future[Any] | None
         try:
             for request, watch, kind in asked:
                 futures.append(self.requests.submit(request, watch, kind))
@@ -148,8 +147,6 @@ class Requester:
             for _, watch, _ in asked:
                 if watch is not None:
                     watch.cancel()
-            futures.clear()  # as in `ask`
-            future = None
             raise
 
     def request_of(self, operation: Operation[Any]) -> tuple[Request[Any], Watch | None, WatchKind]:
@@ -196,10 +193,7 @@ class Requester:
     def failure(self, error: BaseException, watch: Watch | None = None) -> BaseException:
         """Return the error of one of several requests as its result; raise it if it is the end of the session."""
         if isinstance(error, SessionError):
-            try:
-                raise error
-            finally:
-                del error  # as in `ask`
+            raise error
         if watch is not None:
             watch.cancel()
         self.strip(error)

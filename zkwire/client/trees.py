@@ -136,19 +136,15 @@ class Trees(Verbs):
             error.hint = "nodes are created below it as fast as they are deleted"
         raise error
 
-    async def _ensure(
-        self, path: str, acl: Sequence[ACL], *, container: bool = False, is_missing: bool = False
-    ) -> None:
-        """Create the node at the server's `path`, and every missing node above it; if `is_missing`, without a look."""
+    async def _ensure(self, path: str, acl: Sequence[ACL], *, container: bool = False) -> None:
+        """Create the node at the server's `path`, and every missing node above it."""
         above = paths.ancestors(path)
         creates = [creation("", Create(each, container=container and each == path, acl=acl)) for each in above]
-        missing: Sequence[Request[Any]] = creates
         while True:
-            if not is_missing:
-                found = await self._answers([ExistsRequest(each, False) for each in above])
-                if not found or isinstance(found[-1], StatReply):
-                    return
-                missing = [each for each, stat in zip(creates, found, strict=True) if not isinstance(stat, StatReply)]
+            found = await self._answers([ExistsRequest(each, False) for each in above])
+            if not found or isinstance(found[-1], StatReply):
+                return
+            missing = [each for each, stat in zip(creates, found, strict=True) if not isinstance(stat, StatReply)]
             # If this is cancelled, nodes that exist by now stay: another client may have found one already.
             answers = await self._answers(missing)
             failures = [
