@@ -85,7 +85,7 @@ class Counter:
         if not isinstance(size, int) or size not in SIZES:
             raise ValueError(f"size is 8 or 4 bytes, not {size!r}")
         self._zk = zk
-        self.path = validate_path(path)
+        self.path: str = validate_path(path)
         self.size = size
         self._acl = OPEN_ACL if acl is None else acl
         self._writer = ExactWriter(zk, self.path, acl=acl)

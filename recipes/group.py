@@ -37,7 +37,7 @@ class Member:
 
     def __init__(self, name: str, node: PersistentNode) -> None:
         self.name = name
-        self.path = node.path
+        self.path: str = node.path
         self._node = node
         self._loop = loop = asyncio.get_running_loop()
         self._over: asyncio.Future[zkwire.ZooKeeperError | None] = loop.create_future()
@@ -165,7 +165,7 @@ class Group:
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
         self._zk = zk
-        self.path = validate_path(path)
+        self.path: str = validate_path(path)
         self._acl = acl
         self._own_sessions: set[int] = set()
         self._warnings = WarnOnce(_log, f"the group {self.path}")

@@ -35,7 +35,7 @@ class LocalQueue:
         self._on_closed = zk.on_closed
         self._passes = self._passes_left = passes
         self._drop = drop
-        self.is_free = True
+        self.is_free: bool = True
         self._waiting: deque[asyncio.Future[Ticket | None]] = deque()
 
     async def wait(self) -> Ticket | None:

@@ -31,7 +31,7 @@ class MultiLease(Holding):
     def __init__(self, zk: Client, leases: Mapping[str, Lease]) -> None:
         super().__init__(zk, ", ".join(leases))
         self._leases = dict(leases)
-        self.leases = MappingProxyType(self._leases)
+        self.leases: MappingProxyType[str, Lease] = MappingProxyType(self._leases)
         for lease in self._leases.values():
             lease.enter_body(self)
 

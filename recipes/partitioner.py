@@ -201,8 +201,8 @@ class Partitioner(BackgroundBlock, Generic[P]):
         if not 0 <= settle < float("inf"):
             raise ValueError(f"settle is a number of seconds from 0, not {settle!r}")
         super().__init__(f"the Partitioner of {path}")
-        self.path = validate_path(path)
-        self.name = name or zk.unique_id()
+        self.path: str = validate_path(path)
+        self.name: str = name or zk.unique_id()
         self._settle = settle
         self._group = Group(zk, join_path(self.path, "members"), acl=acl)
         self._news = asyncio.Event()

@@ -51,7 +51,7 @@ class PersistentEphemeral(BackgroundBlock):
     ) -> None:
         super().__init__(f"the PersistentEphemeral of {path}")
         self._zk = zk
-        self.path = validate_path(path)
+        self.path: str = validate_path(path)
         if path == "/":
             raise ValueError("path is the root, which cannot be an ephemeral node: use a path below it")
         self._acl = acl

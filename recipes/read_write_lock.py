@@ -353,7 +353,7 @@ class ReadWriteLock:
         data: bytes | None = None,
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        self.path = validate_path(path)
+        self.path: str = validate_path(path)
         if prefer not in (None, "readers", "writers"):
             raise ValueError(f'prefer must be None, "readers" or "writers", not {prefer!r}')
         data = or_described(data)

@@ -269,6 +269,30 @@ def test_the_code_does_not_grow_beyond_its_limit(folders: tuple[str, ...]) -> No
     assert sum(code_lines(ROOT / folder) for folder in folders) <= MOST_CODE[folders]
 
 
+def test_a_users_type_checker_need_not_infer_the_type_of_an_attribute() -> None:
+    """`pyright --verifytypes` counts as known what is annotated, or is once a literal or an argument."""
+    classes = {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+    def declared(cls: ast.ClassDef) -> set[str]:
+        parents = [re.split(r"[.\[]", ast.unparse(base).partition("[")[0])[-1] for base in cls.bases]
+        own = {
+            ast.unparse(node.target).removeprefix("self.") for node in ast.walk(cls) if isinstance(node, ast.AnnAssign)
+        }
+        own |= {node.name for node in cls.body if isinstance(node, ast.FunctionDef)}  # properties
+        return own.union(*(declared(classes[parent]) for parent in parents if parent in classes))
+
+    assert [
+        f"{cls.name}.{target}"
+        for cls in classes.values()
+        for node in ast.walk(cls)
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant | ast.Name)
+        for target in re.findall(
+            r"\bself\.([a-z]\w*)(?= *[,)=]|$)", ast.unparse(node).rpartition(ast.unparse(node.value))[0]
+        )
+        if not cls.name.startswith("_") and target not in declared(cls)
+    ] == []
+
+
 def test_few_modules_ask_whether_a_refusal_is_transient() -> None:
     asking = [
         module

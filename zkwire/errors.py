@@ -117,9 +117,9 @@ class ServerError(ZooKeeperError):
     """
 
     code: int = 0
-    reason = "refused by the server"
-    hint = ""
-    is_transient = False
+    reason: str = "refused by the server"
+    hint: str = ""
+    is_transient: bool = False
 
     _by_code: dict[int, type[ServerError]] = {}  # noqa: RUF012
 
@@ -341,8 +341,8 @@ class TransactionError(ServerError):
         self.cause = cause
         self.index = index
         self.results = results
-        self.reason = cause.reason
-        self.__cause__ = cause
+        self.reason: str = cause.reason
+        self.__cause__: BaseException | None = cause
 
     def __str__(self) -> str:
         return f"nothing was carried out: operation {self.index} of the transaction was refused: {self.cause}"

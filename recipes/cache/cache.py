@@ -149,7 +149,7 @@ class Cache:
             check_number("depth is a number of levels from 0, or None", depth, 0)
         if not recursive and depth is not None and depth > 1:
             raise ValueError(f"a cache that is not recursive has at most 1 level below its node, not {depth}")
-        self.path = validate_path(path)
+        self.path: str = validate_path(path)
         self._zk = zk
         self._mirror = Mirror(self.path, depth if recursive or depth is not None else 1)
         self._within = checked_within(within)

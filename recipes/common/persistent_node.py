@@ -39,7 +39,7 @@ class PersistentNode:
         self._zk = zk
         self.path = path
         self._parent = path.rpartition("/")[0] or "/"
-        self.data = checked_data(data)
+        self.data: bytes = checked_data(data)
         self._acl = acl
         self._own_sessions = own_sessions
         self._tried_in: set[int] = set()  # the sessions in which this object has sent a create

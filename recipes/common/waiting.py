@@ -22,9 +22,9 @@ class Bound:
     """
 
     def __init__(self, within: float | None, what: str) -> None:
-        self.is_one_look = within == 0
-        self.message = f"{what} within {within} s"
-        self.limit = asyncio.timeout(within or None)
+        self.is_one_look: bool = within == 0
+        self.message: str = f"{what} within {within} s"
+        self.limit: asyncio.Timeout = asyncio.timeout(within or None)
 
     def must_wait(self) -> None:
         """Record that the caller has asked once, and has to wait.

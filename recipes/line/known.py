@@ -50,9 +50,9 @@ class KnownLine:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.children = CachedChildren()
+        self.children: CachedChildren = CachedChildren()
         self.lists = self.makers = 0
-        self.order = asyncio.Lock()
+        self.order: asyncio.Lock = asyncio.Lock()
         self._flights: dict[bool, SingleFlight[list[Any]]] = {}
         self._warnings = WarnOnce(_log, f"the line {path}")
         self._foreign: dict[str, None] = {}
@@ -306,8 +306,8 @@ class KnownOfClient:
 
     def __init__(self) -> None:
         self.lines: dict[str, KnownLine] = {}
-        self.parents = KnownParents()
-        self.unwatched = Alarms()
+        self.parents: KnownParents = KnownParents()
+        self.unwatched: Alarms = Alarms()
 
 
 _OF_CLIENT: Final[WeakKeyDictionary[Client, KnownOfClient]] = WeakKeyDictionary()

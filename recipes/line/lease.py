@@ -197,10 +197,10 @@ class Lease(Holding):
     def __init__(
         self, zk: Client, ticket: Ticket, successors: Successors | None = None, *, is_awaited: bool = True
     ) -> None:
-        self.path = ticket.node.path
+        self.path: str = ticket.node.path
         super().__init__(zk, self.path)
-        self.ticket = ticket
-        self.token = ticket.node.token
+        self.ticket: Ticket = ticket
+        self.token: int = ticket.node.token
         self._session_id = ticket.node.session_id
         self._is_awaited = is_awaited  # whether another client may wait until the node is gone
         self._successors = successors

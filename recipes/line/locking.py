@@ -76,7 +76,7 @@ class Hold(Generic[H]):
             raise
         self._cancelling = task.cancelling()
         self.loss: LockLostError | None = None
-        self.cancellations = 0  # of the body, by this hold
+        self.cancellations: int = 0  # of the body, by this hold
         self._lease = lease
         _ENTERED.setdefault(task, []).append(self)
         lease.enter_body(self)

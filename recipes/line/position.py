@@ -34,7 +34,7 @@ class Ranking:
     __slots__ = ("_blockers", "_names", "next_number")
 
     def __init__(self, names: Iterable[str], next_number: int = 0) -> None:
-        self.next_number = next_number
+        self.next_number: int = next_number
         self._names = dict.fromkeys(names)
         self._blockers: dict[Callable[[str], bool], _Circle] = {}
 
@@ -111,12 +111,12 @@ class Position:
         self, name: str, *, blocks: Callable[[str], bool] = every_contender, slots: int | None = 1, ahead: int = 1
     ) -> None:
         self.name = name
-        self.is_gone = False
-        self.is_watched = False
-        self.needs_list = True
-        self.needs_sync = False
+        self.is_gone: bool = False
+        self.is_watched: bool = False
+        self.needs_list: bool = True
+        self.needs_sync: bool = False
         self._has_fixed_slots = self._knows_slots = slots is not None
-        self.needs_slots = slots is None
+        self.needs_slots: bool = slots is None
         self._slots = 1 if slots is None else slots
         self._is_listed = False
         self._blocks = blocks

@@ -125,7 +125,7 @@ class WaitingTicket:
     def __init__(self, zk: Client, rules: Rules, ticket: Ticket, children: Ranking, *slots: Any) -> None:
         self._zk = zk
         self._rules = rules
-        self.ticket = ticket
+        self.ticket: Ticket = ticket
         self._is_kept = False
         self._promises = Promises()
         self._shared = Subscription(rules.known.children)

@@ -41,10 +41,10 @@ class Item(bytes):
         return super().__new__(cls, claimed.data)
 
     def __init__(self, nodes: Nodes, claimed: Claimed, view: View) -> None:
-        self.data = claimed.data
-        self.token = claimed.node.token
-        self.path = claimed.node.path
-        self.entry = nodes.entry(claimed.name)
+        self.data: bytes = claimed.data
+        self.token: int = claimed.node.token
+        self.path: str = claimed.node.path
+        self.entry: str = nodes.entry(claimed.name)
         self._nodes = nodes
         self._zk = nodes.zk
         self._name = claimed.name

@@ -63,7 +63,7 @@ class Consumer:
         self._nodes = nodes
         self._zk = nodes.zk
         self._receipts = Receipts(nodes.zk, nodes.take_prefix, acl=nodes.asked_acl)
-        self.view = View(nodes)
+        self.view: View = View(nodes)
         self._kept: list[bytes] = []  # of gets that were cancelled: the server would not have these items back
 
     async def peek(self) -> bytes | None:

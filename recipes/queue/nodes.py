@@ -43,17 +43,17 @@ class Nodes:
 
     def __init__(self, zk: Client, path: str, acl: Sequence[ACL] | None) -> None:
         self.zk = zk
-        self.path = zkwire.validate_path(path)
+        self.path: str = zkwire.validate_path(path)
         self.asked_acl = acl
-        self.acl = OPEN_ACL if acl is None else acl
-        self.fixed_acl = READ_ONLY_ACL if acl is None else acl
-        self.entries = join_path(path, "entries")
-        self.taken = join_path(path, "taken")
-        self.consumers = join_path(path, "consumers")
-        self.producers = join_path(path, "producers")
-        self.room = join_path(path, "room")
-        self.put_prefix = join_path(path, "put-")
-        self.take_prefix = join_path(path, "take-")
+        self.acl: Sequence[ACL] = OPEN_ACL if acl is None else acl
+        self.fixed_acl: Sequence[ACL] = READ_ONLY_ACL if acl is None else acl
+        self.entries: str = join_path(path, "entries")
+        self.taken: str = join_path(path, "taken")
+        self.consumers: str = join_path(path, "consumers")
+        self.producers: str = join_path(path, "producers")
+        self.room: str = join_path(path, "room")
+        self.put_prefix: str = join_path(path, "put-")
+        self.take_prefix: str = join_path(path, "take-")
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def entry(self, name: str) -> str:

@@ -98,7 +98,7 @@ class Listing:
     __slots__ = ("_last_window", "_losses", "_names", "_takes_left", "window")
 
     def __init__(self) -> None:
-        self.window = 0
+        self.window: int = 0
         self._last_window = 0  # the size with which competition began last; halved by each win without competition
         self.fill((), (), 0)
 

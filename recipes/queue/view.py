@@ -42,9 +42,9 @@ class View:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._zk = nodes.zk
-        self.listing = Listing()
+        self.listing: Listing = Listing()
         self.has_nodes: bool
-        self.quarantine = Quarantine(nodes)
+        self.quarantine: Quarantine = Quarantine(nodes)
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
         self._lists: SingleFlight[None] = SingleFlight()

@@ -63,8 +63,8 @@ class Client(Reading, Trees, SessionView, Administration):
     def __init__(self, session: Session, chroot: str, rng: random.Random, other_identities: int) -> None:
         super().__init__(session, chroot, rng)
         self._other_identities = other_identities  # than the session's credentials
-        self.on_uncertain = session.lifetime.on_uncertain
-        self.on_closed = session.on_closed
+        self.on_uncertain: keepalive.OnUncertain = session.lifetime.on_uncertain
+        self.on_closed: keepalive.OnClosed = session.on_closed
 
     def __repr__(self) -> str:
         # What a person with a debugger wants to know, and no secrets.

@@ -24,7 +24,7 @@ from zkwire.client.operations import (
 )
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import ConnectionLostError, NoNodeError, ProtocolError, ServerError, SessionError, ZooKeeperError
-from zkwire.session.request_queue import RequestTooLargeError
+from zkwire.session.request_queue import RequestQueue, RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
 from zkwire.wire import requests
@@ -62,9 +62,9 @@ class Requester:
     def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
         self._rng = rng
         self.session = session
-        self.requests = session.requests
+        self.requests: RequestQueue = session.requests
         self.chroot = chroot
-        self.loop = session.requests.loop
+        self.loop: asyncio.AbstractEventLoop = session.requests.loop
         # Returns the server's path for the caller's path.  Raises: TypeError, ValueError.
         self.server_path: Callable[[str], str] = partial(_server_path, chroot) if chroot else paths.validate
 

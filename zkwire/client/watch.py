@@ -116,8 +116,8 @@ class Watch:
     )
 
     def __init__(self, registry: RequestQueue, server_path: str, path: str, group: WatchSet | None = None) -> None:
-        self.path = path
-        self.given_up = False
+        self.path: str = path
+        self.given_up: bool = False
         self._registry = registry
         self._server_path = server_path
         self._group = group
@@ -214,7 +214,7 @@ class _WeakWatcher:
     __slots__ = ("_registry", "_server_path", "_watch", "awaited", "given_up")
 
     def __init__(self, watch: Watch, registry: RequestQueue, server_path: str) -> None:
-        self.given_up = False
+        self.given_up: bool = False
         # The watch while a task awaits it.  The event loop does not keep its tasks alive: without this reference, a
         # task that only the watch refers to could be collected while it waits.
         self.awaited: Watch | None = None
@@ -264,7 +264,7 @@ class WatchSet:
     __slots__ = ("_callback", "_error", "_events", "_loop", "_ready", "_watches", "was_rearmed")
 
     def __init__(self) -> None:
-        self.was_rearmed = False
+        self.was_rearmed: bool = False
         self._watches: dict[Watch, None] = {}
         self._events: deque[WatchEvent] = deque()
         self._error: SessionError | None = None

@@ -88,7 +88,7 @@ class Attempt:
         self._loop = asyncio.get_running_loop()
         self._link: Link | None = None
         self.greeted: asyncio.Future[bool] = self._loop.create_future()
-        self.sent_at = self._loop.time()
+        self.sent_at: float = self._loop.time()
         self._is_asked = self._is_refused = False
 
     @property

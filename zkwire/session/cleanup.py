@@ -112,7 +112,7 @@ class Cleanup:
 
     def __init__(self, requests: Requests) -> None:
         self.requests = requests
-        self.deletes = GuaranteedDeletes(requests)
+        self.deletes: GuaranteedDeletes = GuaranteedDeletes(requests)
         self.searches: dict[str, _Search] = {}
         self.search_tasks: set[asyncio.Task[None]] = set()
         # What is left to do after `dismiss`: nodes that outlive the session.

@@ -47,7 +47,7 @@ class CloseWaiter:
     def __init__(self, end: Callable[[], None], is_over: Callable[[], bool] = lambda: False) -> None:
         self._end = end
         self.done = is_over
-        self.is_answered = False
+        self.is_answered: bool = False
 
     def set_result(self, result: object) -> None:
         """Take the answer."""

@@ -122,9 +122,9 @@ class GuaranteedDelete:
         self, deletes: GuaranteedDeletes, path: str, newest_zxid: int | None = None, *, owner: int | None = 0
     ) -> None:
         self._deletes = deletes
-        self.path = path
+        self.path: str = path
         self._newest_zxid = newest_zxid
-        self.owner = owner
+        self.owner: int | None = owner
         self._synced: asyncio.Future[Any] | None = None  # the answer to the sync before an `_ask`
         # Encoded here and not in `start`: a lock makes its delete while it has time, and starts it when another
         # client waits for the node to go.

@@ -177,7 +177,7 @@ class Lifetime:
 
     def __init__(self, least: float | None) -> None:
         self._loop = asyncio.get_running_loop()
-        self.on_uncertain = OnUncertain(lambda: self.until)
+        self.on_uncertain: OnUncertain = OnUncertain(lambda: self.until)
         self.renewed(least)
 
     @property
@@ -207,7 +207,7 @@ class Lifetime:
     def renewed(self, least: float | None = float("inf")) -> None:
         """Begin with a new session, which is yet to be made."""
         self.session_id = 0
-        self.certainty = None if least is None else Certainty(least)
+        self.certainty: Certainty | None = None if least is None else Certainty(least)
         self._is_over = False
         self._seen = (_NEVER, _NEVER)  # `certainty.proven` at the last call of `answered`
         self._suspended = suspended()

@@ -115,7 +115,7 @@ class PreparedServers:
         self._lifetime = lifetime
         self._open_link = open_link
         self._make_witness = make_witness
-        self.late_writes = LateWrites()
+        self.late_writes: LateWrites = LateWrites()
         self.granted: dict[Peer, float] = {}
         self._left = SessionKey()
 

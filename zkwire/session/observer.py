@@ -34,7 +34,7 @@ class States:
     """A session's present state, `now`, and the listeners to its changes."""
 
     def __init__(self) -> None:
-        self.now = SessionState.CONNECTING
+        self.now: SessionState = SessionState.CONNECTING
         self._listeners: list[Callable[[SessionState], None]] = []
 
     def enter(self, state: SessionState) -> None:

@@ -51,8 +51,8 @@ class RequestTooLargeError(ValueError):
 
     def __init__(self, operation: str, path: str | None, size: int, limit: int) -> None:
         super().__init__(operation, path, size, limit)  # all of them: a copy is made by them
-        self.operation = operation
-        self.path = path
+        self.operation: str = operation
+        self.path: str | None = path
 
     def __str__(self) -> str:
         *_, size, limit = self.args
@@ -80,15 +80,15 @@ class RequestQueue:
     """
 
     def __init__(self, max_in_flight: int, request_limit: int, tap: ObserverTap | None = None) -> None:
-        self.loop = asyncio.get_running_loop()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._max_in_flight = max_in_flight
         self.request_limit = request_limit
         self._tap = tap
-        self.session_id = 0
-        self.last_zxid = 0
+        self.session_id: int = 0
+        self.last_zxid: int = 0
         self.server = ""
         self.watches: WatchTable[Watcher] = WatchTable(request_limit)
-        self.cleanup = Cleanup(self)
+        self.cleanup: Cleanup = Cleanup(self)
         # Creates that failed with a lost connection, until their futures are gone: see `abandon`.
         self._lost_creates: WeakKeyDictionary[asyncio.Future[Any], list[LostCreate]] = WeakKeyDictionary()
         self._unsent: deque[Call] = deque()

@@ -77,29 +77,30 @@ class Session(LinkOwner):
     ) -> None:
         self._loop = asyncio.get_running_loop()
         tap = None if observer is None else ObserverTap(observer)
-        self.requests = RequestQueue(max_in_flight, request_limit, tap)
-        self.lifetime = Lifetime(least_timeout if session_id else float("inf"))
-        self.on_closed = OnClosed()
-        self.states = States()
+        self.requests: RequestQueue = RequestQueue(max_in_flight, request_limit, tap)
+        self.lifetime: Lifetime = Lifetime(least_timeout if session_id else float("inf"))
+        self.on_closed: OnClosed = OnClosed()
+        self.states: States = States()
         if tap is not None:
             self.states.listen(lambda state: tap.state_changed(state, self.requests.server))
-        self._hosts, self._wanted_timeout, self.timeout = Hosts(addresses, timeout, rng), timeout, timeout
-        self.key = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
+        self._hosts, self._wanted_timeout = Hosts(addresses, timeout, rng), timeout
+        self.timeout: float = timeout
+        self.key: SessionKey = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
         self._xids = xids(1 + rng.getrandbits(30) if session_id else 1)  # the former client's are not known
         self._log = SessionLog(session_id)
         self._is_one_round = False
         self._renew = renew
         self._reply_limit, self._rng = reply_limit, rng
         self._open_link = open_link
-        self.credentials = Credentials(auth, self._fail_auth)
-        witness = partial(Witness, sasl, self.credentials)
+        self.credentials: Credentials = Credentials(auth, self._fail_auth)
+        second = partial(Witness, sasl, self.credentials)
         run = self.run_in_background
-        self.keepalive = Keepalive(self.lifetime, self.requests, rng, open_link, witness, run, is_ready=locks)
+        self.keepalive: Keepalive = Keepalive(self.lifetime, self.requests, rng, open_link, second, run, is_ready=locks)
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
         self._attempt: Attempt
         self._address = self._hosts.peek()  # the server connected to, or tried last
-        self._servers = PreparedServers(self.lifetime, open_link, witness)
+        self._servers = PreparedServers(self.lifetime, open_link, second)
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
         self._heard = self._loop.time()

@@ -65,7 +65,7 @@ class Link(asyncio.BufferedProtocol):
 
     def __init__(self, connection: Connection, owner: LinkOwner) -> None:
         self.connection = connection
-        self.is_blocked = False
+        self.is_blocked: bool = False
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[Exception] = self._loop.create_future()
         self.owner = owner
@@ -74,9 +74,9 @@ class Link(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._reason: Exception | None = None
         self._view = memoryview(bytearray(_READ_SIZE))
-        self._is_full = self.is_leaving = False
-        self.overdue_at = float("inf")
-        self._was_late = self._has_warned = False
+        self.is_leaving: bool = False
+        self.overdue_at: float = float("inf")
+        self._is_full = self._was_late = self._has_warned = False
 
     @property
     def is_lost(self) -> bool:

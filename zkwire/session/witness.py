@@ -56,7 +56,7 @@ class Witness(LinkOwner):
         self._xids = xids()
         self._attempt: Attempt
         self._key = SessionKey()
-        self.left = SessionKey()
+        self.left: SessionKey = SessionKey()
 
     async def run(self) -> None:
         """Make the session, leave it alone, and return when the leader has ended it.

@@ -81,11 +81,11 @@ class Certainty:
     """
 
     def __init__(self, least: float = _FOREVER) -> None:
-        self.least = least
-        self.resolution = 0.0
-        self.until = _NEVER
-        self.is_linked = False
-        self.based = _FOREVER
+        self.least: float = least
+        self.resolution: float = 0.0
+        self.until: float = _NEVER
+        self.is_linked: bool = False
+        self.based: float = _FOREVER
         # The newest touch in the chain, and the newest committed write: when each was sent.
         self._touched = self._written = _NEVER
         self._start(_NEVER, 0.0)

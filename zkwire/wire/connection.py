@@ -81,18 +81,18 @@ class Call:
         watcher: Watcher | None = None,
         watch_kind: WatchKind = WatchKind.DATA,
     ) -> None:
-        self.request = request
+        self.request: Request[Any] = request
         body = request.encode()
-        self.size = len(body) + REQUEST_HEADER_SIZE
-        self.body = body if self.size <= _LARGE else None
-        self.waiter = waiter
-        self.watcher = watcher
-        self.watch_kind = watch_kind
-        self.xid = 0
-        self.sent_at = 0.0
-        self.code = 0
-        self.zxid = 0
-        self.times_unreadable = 0
+        self.size: int = len(body) + REQUEST_HEADER_SIZE
+        self.body: bytes | None = body if self.size <= _LARGE else None
+        self.waiter: Waiter | None = waiter
+        self.watcher: Watcher | None = watcher
+        self.watch_kind: WatchKind = watch_kind
+        self.xid: int = 0
+        self.sent_at: float = 0.0
+        self.code: int = 0
+        self.zxid: int = 0
+        self.times_unreadable: int = 0
         self.reply: Record | None = None
 
 
@@ -137,19 +137,22 @@ class Connection:
         self, connect_request: ConnectRequest, frame_limit: int, now: float, session_xids: Iterator[int] | None = None
     ) -> None:
         self.calls: deque[Call] = deque()
-        self.large_in_flight = 0
-        self.is_read_only = self.confirms_session = self.is_held = self.is_session_over = False
+        self.large_in_flight: int = 0
+        self.is_read_only: bool = False
+        self.confirms_session: bool = False
+        self.is_session_over: bool = False
         self.error: ProtocolError | None = None
-        self.timeout = 0.0
-        self.last_zxid = connect_request.last_zxid_seen
-        self._misses_events = self.is_proof_answered = False
+        self.timeout: float = 0.0
+        self.last_zxid: int = connect_request.last_zxid_seen
+        self.is_proof_answered: bool = False
         self.certainty: Certainty | None = None
-        self.upkeep = Upkeep.NONE
-        self._next_touch = now  # a touch sent before this is too close to the former one
-        self.answered = self.heard = self._last_sent = now
+        self.upkeep: Upkeep = Upkeep.NONE
+        self._last_sent = self._next_touch = now  # a touch sent before this is too close to the former one
+        self.answered: float = now
+        self.heard: float = now
         self._wanted_session = connect_request.session_id
         self._least_timeout = timing.least_granted(connect_request.timeout / 1000)
-        self._is_refused = False
+        self.is_held = self._misses_events = self._is_refused = False
         self._frames = FrameReader(frame_limit)
         self._small = min(frame_limit, LARGE)
         self._undecoded: deque[bytes] = deque()  # with the frame that is being unfolded

@@ -31,7 +31,7 @@ class FrameReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self.held = 0
+        self.held: int = 0
         self.error: ProtocolError | None = None
         self._parts: list[bytes] = []
         # How many kept bytes it takes to get any further: the rest of the length, or of the frame once its length is

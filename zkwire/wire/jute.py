@@ -32,7 +32,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import get_annotations
-from typing import Any, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
 
 from zkwire.wire import primitives
 
@@ -57,7 +57,7 @@ class Record:
     """
 
     __slots__ = ()
-    __dataclass_fields__ = _FieldsOnFirstUse()
+    __dataclass_fields__: ClassVar[Any] = _FieldsOnFirstUse()
 
     def __init__(self, *values: Any, **named: Any) -> None:
         _complete(type(self))

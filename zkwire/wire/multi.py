@@ -61,8 +61,8 @@ class MultiReply(Record):
     __slots__ = ("results", "types")
 
     def __init__(self, results: list[Record], types: Sequence[int] = ()) -> None:
-        self.results = results
-        self.types = types
+        self.results: list[Record] = results
+        self.types: Sequence[int] = types
 
     @staticmethod
     def decode(data: bytes, at: int) -> tuple[MultiReply, int]:
@@ -121,7 +121,7 @@ class _Operations:
     __slots__ = ("operations",)
 
     def __init__(self, operations: Sequence[Request[Any]]) -> None:
-        self.operations = operations
+        self.operations: Sequence[Request[Any]] = operations
 
     @classmethod
     def decode(cls, data: bytes, at: int) -> tuple[Self, int]:

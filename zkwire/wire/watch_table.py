@@ -14,7 +14,7 @@ watch.
 import enum
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from zkwire.errors import SessionError, UnimplementedError
@@ -59,7 +59,7 @@ class WatchKind(enum.Enum):
     PERSISTENT = "persistent"
     RECURSIVE = "persistent recursive"
 
-    __hash__ = object.__hash__
+    __hash__: Callable[..., int] = object.__hash__
 
 
 # The kind of each watch as the server sees it.
@@ -128,7 +128,7 @@ class WatchTable(Generic[W]):
     """
 
     def __init__(self, request_limit: int = 1_048_575) -> None:
-        self.lasting = 0
+        self.lasting: int = 0
         self._chunk = min(_CHUNK, request_limit - _SET_WATCHES_OVERHEAD)
         self._watchers: dict[WatchKind, dict[str, dict[W, None]]] = {kind: {} for kind in WatchKind}
         self._in_flight: Counter[tuple[WatcherType, str]] = Counter()

@@ -76,7 +76,7 @@ def values_of(declared: Any) -> st.SearchStrategy[Any]:
 
 def instances(cls: type[Record]) -> st.SearchStrategy[Record]:
     hints = get_type_hints(cls, include_extras=True)
-    return st.builds(cls, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(cls)})  # type: ignore[arg-type]
+    return st.builds(cls, **{field.name: values_of(hints[field.name]) for field in dataclasses.fields(cls)})
 
 
 # -- records of any fields, against an encoder that is written by hand --------------------------------------------
@@ -99,7 +99,7 @@ def _encoded(declared: Any, value: Any) -> bytes:
     """The bytes of a field, by the rules of jute."""
     if isinstance(value, Record):
         hints = get_type_hints(type(value), include_extras=True)
-        return b"".join(_encoded(hints[field.name], getattr(value, field.name)) for field in dataclasses.fields(value))  # type: ignore[arg-type]
+        return b"".join(_encoded(hints[field.name], getattr(value, field.name)) for field in dataclasses.fields(value))
     if declared == Long:
         return struct.pack(">q", value)
     if isinstance(value, list):

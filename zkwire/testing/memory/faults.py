@@ -55,8 +55,8 @@ class RequestBytes:
 
     def __init__(self, payload: bytes) -> None:
         header, self._at = RequestHeader.decode(payload, 0)
-        self.xid = header.xid
-        self.opcode = header.opcode
+        self.xid: int = header.xid
+        self.opcode: int = header.opcode
         self._payload = payload
 
     def paths(self) -> list[str | None]:
@@ -129,11 +129,11 @@ class Fault:
         self._left = times
         # Without any property of a request, a fault is about all output, not only about replies.
         is_everything = operation is None and path is None and nth == 1 and times is None
-        self.point = OUTPUT if is_everything and name in ("hold_replies", "delay_replies") else REQUEST
+        self.point: str = OUTPUT if is_everything and name in ("hold_replies", "delay_replies") else REQUEST
         if name == "refuse_connections":
             self.point = CONNECTION
-        self.hits = 0
-        self.is_over = False
+        self.hits: int = 0
+        self.is_over: bool = False
         self._struck = asyncio.Event()
         self._owner = owner
         owner._faults.append(self)

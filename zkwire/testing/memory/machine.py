@@ -53,7 +53,7 @@ class Machine(State):
 
     def open(self, peer: str, port: int, now: float) -> ServerConnection:
         """Accept a connection from the address `peer`."""
-        self.now = now
+        self.now: float = now
         connection = ServerConnection(peer, port, now)
         self.connections[connection] = None
         return connection

@@ -54,7 +54,7 @@ class ServerProcess:
         if found is None:
             self.close()
             raise ServerFailedError(f"the in-memory server ended with {self._process.returncode}; see its output")
-        self.hosts = found[0]
+        self.hosts: str = found[0]
 
     def __enter__(self) -> Self:
         return self

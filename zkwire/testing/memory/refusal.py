@@ -13,5 +13,5 @@ class Refused(Exception):
 
     def __init__(self, error: type[ServerError], body: bytes = b"") -> None:
         super().__init__(error.__name__)
-        self.code = error.code
+        self.code: int = error.code
         self.body = body

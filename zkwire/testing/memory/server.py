@@ -70,8 +70,8 @@ class Server(Faults):
         )
         check_number("port", port, 0, 65535)
         check_text("host", host)
-        self.is_running = False  # whether it listens; a paused server does
-        self.is_paused = False
+        self.is_running: bool = False  # whether it listens; a paused server does
+        self.is_paused: bool = False
         self.clock: Clock
         self._given_clock = clock
         self._host = host

@@ -75,7 +75,7 @@ class ServerConnection:
         self.session: ServerSession[ServerConnection] | None = None
         self.outgoing: list[bytes] = []
         self.closing = False
-        self.address = access.ip_identity(peer)
+        self.address: Identity = access.ip_identity(peer)
         self.identities: list[Identity] = [self.address]
         self.opened = now
         self.received = 0
@@ -83,7 +83,7 @@ class ServerConnection:
         self.last_operation = "NA"
         self.last_xid = 0
         self.last_zxid = 0
-        self.last_response = 0.0
+        self.last_response: float = 0.0
 
 
 class State:
@@ -91,14 +91,14 @@ class State:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.now = 0.0
-        self.last_zxid = 0
-        self.tree = Tree()
+        self.now: float = 0.0
+        self.last_zxid: int = 0
+        self.tree: Tree = Tree()
         self.watches: Watches[ServerConnection] = Watches()
         self.sessions: Sessions[ServerConnection] = Sessions(settings.tick_time)
         self.connections: dict[ServerConnection, None] = {}
         self.received = 0
-        self.sent = 0
+        self.sent: int = 0
         self._wall_offset = 0.0
         self._dirty: dict[ServerConnection, None] = {}  # in the order in which they got output
 

@@ -92,12 +92,9 @@ def _make(folder: Path, name: str, *options: str) -> Certificate:
         *("-keyout", str(made.key), "-out", str(made.certificate)),
         *options,
     ]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode != 0:
-        said = done.stdout.decode(errors="replace").strip()
-        raise OpenSSLError(f"openssl req exited with {done.returncode}: {said}")
+        raise OpenSSLError(f"openssl req exited with {done.returncode}: {done.stdout.decode(errors='replace').strip()}")
     # For the owner alone, like the key that openssl has written.
     made.chain.unlink(missing_ok=True)
     with open(os.open(made.chain, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as chain:

@@ -27,10 +27,10 @@ class OwnFolder:
 
     def __init__(self) -> None:
         _remove_abandoned()
-        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        self.path: Path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         # Locked before it gets its name: another process that looks for abandoned folders must not find it free.
         unnamed = self.path / "new.lock"
-        self.lock = os.open(unnamed, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        self.lock: int = os.open(unnamed, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         unnamed.rename(self.path / _LOCK)
 
