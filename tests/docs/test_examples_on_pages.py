@@ -36,7 +36,7 @@ SCRIPTS = {
         'zookeeper_events_total{type="CREATED"} 1',
         'zookeeper_requests_total{operation="closeSession",outcome="ok"} 1',
         'zookeeper_requests_total{operation="create",outcome="ok"} 1',
-        'zookeeper_requests_total{operation="exists",outcome="NoNodeError"} 1',
+        'zookeeper_requests_total{operation="exists",outcome="ok"} 1',
         'zookeeper_states_total{state="CONNECTED"} 1',
         r'zookeeper_\w+(\{[a-z]+="\w+"(,[a-z]+="\w+")*\})? \d+(\.\d+)?(e-\d+)?',
     ],
