@@ -16,3 +16,9 @@ def each_server(request: pytest.FixtureRequest) -> Server:
     """A real server or one in memory; tests use its `hosts` only, and nodes below their own `path`."""
     chosen: Server = request.getfixturevalue(request.param)
     return chosen
+
+
+@pytest.fixture
+def unwatched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lease watches its own node, as one does after a moment: on a busy machine a test would see more requests."""
+    monkeypatch.setattr("recipes.line.lease._UNWATCHED", 3600.0)

@@ -86,6 +86,7 @@ async def test_all_locks_are_held_and_all_are_released(zookeeper: RealServer, pa
         assert await held(zk, path) == []
 
 
+@pytest.mark.usefixtures("unwatched")
 async def test_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         async with multi(zk, path):

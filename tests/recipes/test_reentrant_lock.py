@@ -20,6 +20,7 @@ from zkwire.testing import RealServer
 pytestmark = pytest.mark.limit(20)
 
 
+@pytest.mark.usefixtures("unwatched")
 async def test_it_is_free_once_it_was_released_as_often_as_acquired(zookeeper: RealServer, path: str) -> None:
     """Pitfall 7."""
     async with proxied(zookeeper) as (proxy, zk2, zk):

@@ -267,6 +267,7 @@ async def test_a_waiting_ticket_gets_an_error_when_the_number_is_overwritten() -
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("unwatched")
 async def test_uncontended_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()

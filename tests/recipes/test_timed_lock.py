@@ -128,6 +128,7 @@ async def until_data(zk: Client, path: str, condition: Callable[[bytes], bool]) 
     await until(fits)
 
 
+@pytest.mark.usefixtures("unwatched")
 async def test_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await make_known(zk, path)

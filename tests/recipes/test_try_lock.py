@@ -56,6 +56,7 @@ async def test_the_node_is_the_path_itself(zookeeper: RealServer, path: str) -> 
         assert await zk.get_children(f"{path}/a") == []
 
 
+@pytest.mark.usefixtures("unwatched")
 async def test_taking_it_and_releasing_it_cost_one_request_each(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         for attempt in range(2):

@@ -109,12 +109,8 @@ class _WordProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self.answer += self._view[: min(nbytes, self._most - len(self.answer))]
         if len(self.answer) == self._most:
-            self._end(None)
+            self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(exc)
-
-    def _end(self, failure: Exception | None) -> None:
-        self.close()
-        if not self.ended.done():
-            self.ended.set_result(failure)
+        if not self.ended.done():  # cancelled
+            self.ended.set_result(exc)

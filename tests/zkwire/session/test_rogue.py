@@ -20,6 +20,7 @@ SASL = 102
 BAD_HANDSHAKES: dict[str, Behaviour] = {  # what else is wrong is tested with Connection alone
     "garbage": rogue.garbage_handshake,
     "a 2 GB frame": partial(rogue.garbage_handshake, garbage=struct.pack(">i", 2**31 - 1) + bytes(100)),
+    "an empty frame": partial(rogue.garbage_handshake, garbage=bytes(4)),
     "a refusal of 16 bytes": rogue.read_only_refusal,
     "a timeout of 0": rogue.refused_session,
 }
@@ -71,6 +72,7 @@ _CUT = "an end inside a frame"
 BAD_TALK: dict[str, Behaviour] = {
     "garbage": rogue.garbage_after_handshake,
     "a 2 GB frame": rogue.huge_length,
+    "an empty frame": partial(rogue.garbage_after_handshake, garbage=bytes(4)),
     "a wrong xid": rogue.wrong_xid,
     "an unasked reply": rogue.unasked_reply,
     _CUT: partial(rogue.eof_in_frame, keep=30),
