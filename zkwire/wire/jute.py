@@ -139,7 +139,8 @@ def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[R
     codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
     frozen: bool = cls.__dict__["_is_frozen"]
     cls._shown = [name for name in _field_names(cls) if not _is_hidden(hints[name])]
-    cls.__repr__ = _repr  # type: ignore[assignment]
+    if "__repr__" not in cls.__dict__:
+        cls.__repr__ = _repr  # type: ignore[assignment]
     dataclass(frozen=frozen, repr=False)(cls)
     cls.encode = _make_encoder(cls.__name__, codecs)
     cls.decode = staticmethod(_make_decoder(cls, codecs, frozen=frozen))

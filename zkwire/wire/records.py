@@ -75,6 +75,12 @@ class ACL(Record):
     scheme: Text
     id: JavaText
 
+    def __repr__(self) -> str:
+        # The hash of a password, or one in place of its hash, is masked as the servers mask it.
+        user, colon, _ = str(self.id).partition(":")
+        shown = f"{colon and user}{colon}x" if self.scheme in ("digest", "auth") and self.id else self.id
+        return f"ACL(perms={self.perms!r}, scheme={self.scheme!r}, id={shown!r})"
+
 
 OPEN_ACL: Final = (ACL(Perms.ALL, "world", "anyone"),)
 READ_ONLY_ACL: Final = (ACL(Perms.READ, "world", "anyone"),)

@@ -107,6 +107,27 @@ async def test_a_misspelt_acl_does_not_print_the_hash_of_a_password(no_secret_pr
             no_secret_printed.add("an error", str(refused.value))
 
 
+@pytest.mark.parametrize("id_", [zkwire.digest_acl("bob", SECRET).id, f"bob:{SECRET}:more", SECRET])
+async def test_a_refused_acl_does_not_show_its_hash_in_a_traceback(no_secret_printed: Watch, id_: str) -> None:
+    no_secret_printed.secrets.add(id_.partition(":")[2].encode() or SECRET.encode())
+    acl = [zkwire.ACL(1, "digest", id_), zkwire.ACL(1, "no-scheme", "x")]
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with pytest.raises(zkwire.InvalidACLError):
+            await zk.create("/a", acl=acl)  # the fixture looks at the local variables
+        with pytest.raises(zkwire.InvalidACLError):
+            await zk.set_acl("/zookeeper", acl)
+        with pytest.raises(zkwire.TransactionError):
+            async with zk.transaction() as tx:
+                tx.create("/a", acl=acl)
+
+
+def test_an_acl_shows_whom_it_is_for() -> None:
+    assert repr(zkwire.ACL(31, "digest", "bob:hash:x")) == "ACL(perms=31, scheme='digest', id='bob:x')"
+    assert repr(zkwire.ACL(31, "digest", "secret")) == "ACL(perms=31, scheme='digest', id='x')"
+    assert repr(zkwire.ACL(31, "ip", "::1")) == "ACL(perms=31, scheme='ip', id='::1')"
+    assert repr(zkwire.ACL(31, "digest", 5)) == "ACL(perms=31, scheme='digest', id='x')"  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "record",
     [
