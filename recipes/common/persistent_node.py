@@ -225,9 +225,7 @@ class PersistentNode:
             # keeps it as it is, unless it is the same by chance, and the Stat shows whose node was written.
             try:
                 self._made = await self._zk.set(self.path, data, made.version)
-            except zkwire.NoNodeError:
-                self._made = None
-            except zkwire.BadVersionError:
+            except (zkwire.NoNodeError, zkwire.BadVersionError):
                 self._made = await self._zk.exists(self.path)
                 return False
             if not self.exists:

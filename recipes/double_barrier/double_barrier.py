@@ -157,7 +157,7 @@ class DoubleBarrier:
         return begun
 
     async def _round_with_us(self) -> Round | None:
-        """Return the round if it has begun with our node, which may have gone with its session since; otherwise None."""
+        """Return the round if it has begun with our node, which may have gone with its session; otherwise None."""
         # The server may go on with a session that has ended for its client, before that has heard of its node, and a
         # round may begin with this node.
         await self._zk.sync(self.path)
