@@ -10,7 +10,6 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -148,9 +147,3 @@ async def test_a_connection_that_is_reset_inside_the_answer_is_an_error_and_not_
     async with answering(b"Zookeeper version: 3.9", resets=True) as hosts:
         with pytest.raises(ConnectionResetError):
             await zkwire.four_letter_word(hosts, "srvr")
-
-
-@pytest.mark.parametrize(("ssl", "error"), [("yes", TypeError), (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ValueError)])
-async def test_a_context_that_cannot_be_used_is_refused_at_once(ssl: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match=r"^ssl must be an? (SSLContext|context for clients)"):
-        await zkwire.four_letter_word("127.0.0.1:1", "ruok", ssl=ssl)

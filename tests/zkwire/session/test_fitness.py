@@ -10,7 +10,7 @@ import pytest
 import zkwire
 from tests.support.client import InOrder, cancelled, states_until
 from tests.support.recipes import until
-from tests.support.rogue import Rogue, eof_handshake, garbage_handshake
+from tests.support.rogue import Behaviour, Peer, Rogue, eof_handshake, garbage_handshake
 from tests.support.tls import TlsFront
 from zkwire import SessionState
 from zkwire.session import session_log
@@ -79,11 +79,17 @@ async def test_a_client_without_the_certificate_that_the_server_wants_is_told_of
             await zk.ping()
 
 
-@pytest.mark.parametrize("behaviour", [eof_handshake, garbage_handshake])
-async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_again(behaviour: object) -> None:
+async def closing(peer: Peer) -> None:
+    await peer.start()
+
+
+@pytest.mark.parametrize(("behaviour", "ssl"), [(eof_handshake, None), (garbage_handshake, None), (closing, True)])
+async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_again(
+    behaviour: Behaviour, ssl: bool | None
+) -> None:
     """It may be starting."""
-    async with Rogue(behaviour) as rogue:  # type: ignore[arg-type]
-        trying = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
+    async with Rogue(behaviour) as rogue:
+        trying = asyncio.ensure_future(zkwire.connect(rogue.hosts, ssl=ssl)._connect())
         await rogue.connected(4)
         await cancelled(trying)
 

@@ -23,6 +23,7 @@ from zkwire.session.opening import Opener
 from zkwire.testing import Server
 
 NAME = "zk.example"
+NO_THREAD = RuntimeError("there are too many")
 
 
 class Resolver:
@@ -142,12 +143,21 @@ async def test_a_resolver_slower_than_an_attempt_is_waited_for_by_the_next_ones_
         (socket.gaierror(socket.EAI_AGAIN, "try again"), "try again"),
         (UnicodeError("label too long"), rf"^the resolver fails for '{NAME}': UnicodeError\('label too long'\)$"),
         (None, f"^the resolver has no address for '{NAME}'$"),
+        (NO_THREAD, f"^no thread can be started to resolve '{NAME}': there are too many$"),
     ],
 )
 async def test_a_resolver_that_fails_in_any_way_leaves_the_addresses_known_before_and_is_asked_again(
-    failure: Exception | None, text: str
+    failure: Exception | None, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`failure`: None for an empty answer."""
+    start = threading.Thread.start
+
+    def starting(thread: threading.Thread) -> None:
+        if names.failure is NO_THREAD:
+            raise NO_THREAD
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", starting)
     async with Server() as server:
         with resolver() as names:
             names.failure = failure
@@ -162,26 +172,7 @@ async def test_a_resolver_that_fails_in_any_way_leaves_the_addresses_known_befor
                     server.drop()
                     await states_until(states, SessionState.SUSPENDED)
                     await states_until(states, SessionState.CONNECTED)
-                    assert names.asked == asked
-
-
-async def test_a_thread_for_the_resolver_that_cannot_start_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The system has too many threads for the moment: that is no reason to end the session."""
-    start, failures = threading.Thread.start, iter([True, True, False])
-
-    def failing(thread: threading.Thread) -> None:
-        if next(failures, False):
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    async with Server() as server:
-        with resolver("127.0.0.1"):
-            monkeypatch.setattr(threading.Thread, "start", failing)
-            async with zkwire.connect(f"{NAME}:{server.port}", 10.0) as zk:
-                await zk.ping()
-    assert f"no thread can be started to resolve '{NAME}'" in caplog.text
+                    assert names.asked == (1 if failure is NO_THREAD else asked)
 
 
 @pytest.mark.parametrize("after", [*range(12), *range(100, 108)])
@@ -287,38 +278,18 @@ async def test_a_connection_that_another_event_loop_loses_while_opening_it_is_cl
         assert [each.losses for each in Counting.made] == losses
 
 
-def test_a_tls_context_for_servers_is_refused_at_once() -> None:
-    with pytest.raises(ValueError, match="create_default_context"):
-        zkwire.connect("zk1:2281", ssl=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
-
-
-async def test_a_port_without_tls_is_reported_by_connect() -> None:
-    """After one round over all servers, with the cause; and without ssl the same port is fine."""
-    async with Server() as server:
-        with pytest.raises(ConnectionError, match=f"no session with {server.hosts}: the port is one without TLS"):
-            async with asyncio.timeout(20):
-                await zkwire.connect(server.hosts, ssl=ssl.create_default_context())
-        async with zkwire.connect(server.hosts) as zk:
-            await zk.ping()
-
-
-async def test_a_server_that_closes_tls_handshakes_for_another_reason_is_tried_again() -> None:
-    """It may be starting."""
-    connected = 0
-
-    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connected
-        connected += 1
-        writer.close()
-
-    async with await asyncio.start_server(close, "127.0.0.1", 0) as starting:
-        port = starting.sockets[0].getsockname()[1]
-        connecting = asyncio.ensure_future(zkwire.connect(f"127.0.0.1:{port}", ssl=True)._connect())
-        while connected < 10:
-            await asyncio.sleep(0.01)
-        assert not connecting.done()
-        connecting.cancel()
-        await asyncio.wait({connecting})
+@pytest.mark.parametrize(
+    ("ssl", "error", "text"),
+    [
+        ("yes", TypeError, "^ssl must be an SSLContext, or True for the default one, not str$"),
+        (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ValueError, "create_default_context"),
+    ],
+)
+async def test_a_context_that_cannot_be_used_is_refused_at_once(ssl: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        zkwire.connect("127.0.0.1:1", ssl=ssl)
+    with pytest.raises(error, match=text):
+        await zkwire.four_letter_word("127.0.0.1:1", "ruok", ssl=ssl)
 
 
 @in_virtual_time
