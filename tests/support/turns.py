@@ -5,18 +5,21 @@ of durations is needed.  The output of the first process is shown as it comes, t
 """
 
 import os
+import signal
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import pytest
 from _pytest.capture import CaptureManager
 
+TESTS: Final = Path(__file__).parent.parent
 # The tests in this folder share an ensemble, which takes long to start: one process runs them all, and begins early.
-TOGETHER: Final = Path(__file__).parent.parent / "ensembles"
+TOGETHER: Final = TESTS / "ensembles"
 # The tests in this file are many and long: each test function is a turn.
-APART: Final = Path(__file__).parent.parent / "recipes" / "test_every_recipe.py"
+APART: Final = TESTS / "recipes" / "test_every_recipe.py"
 # A turn is this many bytes in a pipe.  A process reads them at once, so no other process gets a part of them.
 SIZE: Final = 2
 
@@ -37,6 +40,21 @@ class Turns:
         self._others: list[tuple[int, int]] = []  # the process ids, and the files that the processes print to
         self._pipe = 0
         self._groups: list[list[pytest.Item]] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Collect; when no file is compiled yet, another process begins with the last one, until they meet."""
+        helper = 0
+        if self._count > 1 and not sys.dont_write_bytecode and not any(TESTS.rglob("test_*-pytest-*.pyc")):
+            helper = os.fork()
+            if not helper:
+                _compile_from_the_end(session)
+        try:
+            return (yield)
+        finally:
+            if helper:
+                os.kill(helper, signal.SIGKILL)
+                os.waitpid(helper, 0)
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Fork, and run the tests of the files whose turns this process gets."""
@@ -106,6 +124,14 @@ class Turns:
         """Return the tests of the next turn, or an empty list when all turns are taken."""
         turn = os.read(self._pipe, SIZE)
         return self._groups[int.from_bytes(turn, "big")] if turn else []
+
+
+def _compile_from_the_end(session: pytest.Session) -> NoReturn:
+    try:
+        session.config.pluginmanager.unregister(name="terminalreporter")
+        session.perform_collect([str(path) for path in sorted(TESTS.rglob("test_*.py"), reverse=True)])
+    finally:
+        os._exit(0)
 
 
 def _groups(items: list[pytest.Item]) -> list[list[pytest.Item]]:
