@@ -20,7 +20,6 @@ _PROGRESS_EVERY: Final = 1000  # nodes
 
 async def dump(zk: Client, options: argparse.Namespace) -> None:
     """Write the nodes, parents first."""
-    top = "" if options.path == "/" else options.path
     # There a server keeps its configuration and the quotas.  With a chroot, the node of this name is the user's.
     left_out = "/zookeeper/" if options.path == "/" and not zk.chroot else None
     count = 0
@@ -34,7 +33,7 @@ async def dump(zk: Client, options: argparse.Namespace) -> None:
             if path == options.path:
                 raise
             continue  # it has gone since it was listed
-        below = "" if path == options.path else path.removeprefix(top)
+        below = path.removeprefix(options.path.rstrip("/")).rstrip("/")
         entries = [output.acl_text(entry) for entry in acl]
         masked += [path] * any(map(output.is_masked, acl))
         output.say(output.as_json({"path": below, **output.json_of_data(node.data), "acl": entries}))
@@ -59,8 +58,7 @@ async def load(zk: Client, options: argparse.Namespace) -> None:
                 await zk.set_acl(path, acl)
             elif below:  # the node that the dump is loaded below may exist
                 raise
-        _report("loaded", count)
-    _report("loaded", len(options.nodes), is_last=True)
+        _report("loaded", count, is_last=count == len(options.nodes))
 
 
 def read_dump() -> list[tuple[str, bytes, list[ACL]]]:

@@ -13,7 +13,8 @@ _ACL: Final = {"type": output.acl_of_text, "metavar": "SCHEME:ID:cdrwa"}
 _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "path": {},
     "path?": {"nargs": "?", "default": "/"},
-    "data": {"nargs": "?", "default": "", "help": "text; - reads the standard input; empty by default"},
+    "data": {"help": "text; - reads the standard input"},
+    "data?": {"nargs": "?", "default": "", "help": "text; - reads the standard input; empty by default"},
     "entries": {"nargs": "*", **_ACL},
     "--acl": {"action": "append", **_ACL},
     "--container": {**common.FLAG, "help": "goes by itself when its last child has gone"},
@@ -32,7 +33,7 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., Any], str, str]]] = {
     "tree": (nodes.tree, "draw the nodes below a node", "path? --depth"),
     "get": (nodes.get, "print the data of a node", "path"),
     "set": (nodes.set_data, "set the data of a node", "path data --version"),
-    "create": (nodes.create, "create a node", "path data -p/--parents -s/--sequential --container --ttl --acl"),
+    "create": (nodes.create, "create a node", "path data? -p/--parents -s/--sequential --container --ttl --acl"),
     "rm": (nodes.remove, "delete a node", "path -r/--recursive --version"),
     "stat": (nodes.stat, "print the Stat of a node", "path"),
     "watch": (nodes.watch, "print each change of a node, until interrupted", "path -r/--recursive -n/--number"),

@@ -5,6 +5,7 @@ import base64
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -102,8 +103,7 @@ def row_of_stat(stat: Stat | None, name: str) -> tuple[str, ...]:
     if stat is None:
         return ("?", "?", "?", "?", "?", name)
     owner = printed(stat.ephemeral_owner) if stat.ephemeral_owner else "-"
-    numbers = map(str, (stat.version, stat.data_length, stat.num_children))
-    return (*numbers, owner, moment(stat.mtime), name)
+    return (*map(str, (stat.version, stat.data_length, stat.num_children)), owner, moment(stat.mtime), name)
 
 
 def moment(milliseconds: int) -> str:
@@ -123,19 +123,16 @@ def acl_of_text(text: str) -> ACL:
     """Return the entry that "scheme:id:letters" describes; an id may contain colons.
 
     Raises:
-        argparse.ArgumentTypeError: if it describes none, or one that a server has masked; it does not show the text,
-            which may contain a password.
+        argparse.ArgumentTypeError: if it describes none, or one for no client, because there is no hash in it: a server
+            has masked it, or it is the password itself.  The error does not show the text.
     """
     scheme, _, rest = text.partition(":")
     id_, colon, letters = rest.rpartition(":")
     if not scheme or not colon or not set(letters) <= set(_LETTERS):
         raise argparse.ArgumentTypeError("an entry of an ACL is scheme:id:letters, with letters of cdrwa")
-    acl = ACL(Perms(sum(map(_LETTERS.__getitem__, set(letters)))), scheme, id_)
-    if is_masked(acl):
-        raise argparse.ArgumentTypeError(
-            "the server has put x in place of a hash: no client could log in with this entry"
-        )
-    return acl
+    if scheme == "digest" and not re.fullmatch("[^:]*:[0-9A-Za-z+/]{20,}=*", id_):
+        raise argparse.ArgumentTypeError("a digest is user:hash, in base64: no client could log in with this entry")
+    return ACL(Perms(sum(map(_LETTERS.__getitem__, set(letters)))), scheme, id_)
 
 
 def is_masked(acl: ACL) -> bool:
