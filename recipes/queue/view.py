@@ -109,9 +109,10 @@ class View:
         self.has_nodes = names is not None
         self._listed = names or (), taken_names or ()
         without = set(being_taken).union(taken_names or (), self.quarantine.among(names or ()))
-        self._failed = {name: until for name, until in self._failed.items() if until > start}
-        self.listing.fill(names or (), without.union(self._failed), next_item(entries))
-        if not self.listing:
+        if self._failed:
+            self._failed = {name: until for name, until in self._failed.items() if until > start}
+            self.listing.fill(names or (), without.union(self._failed), next_item(entries))
+        if not (self._failed and self.listing):
             self.listing.fill(names or (), without, next_item(entries))
         self._believed_until = start + _BELIEVED_FOR
         self._read_ahead = {name: item for name, item in zip(ahead, items, strict=True) if isinstance(item, Node)}
