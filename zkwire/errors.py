@@ -123,9 +123,7 @@ class ServerError(ZooKeeperError):
 
     _by_code: dict[int, type[ServerError]] = {}  # noqa: RUF012
 
-    def __init_subclass__(
-        cls, *, code: int | None = None, reason: str = "", hint: str = "", is_transient: bool = False
-    ) -> None:
+    def __init_subclass__(cls, *, code: int | None = None, reason: str = "") -> None:
         if code is None:
             return
         if code in ServerError._by_code:
@@ -133,8 +131,6 @@ class ServerError(ZooKeeperError):
         ServerError._by_code[code] = cls
         cls.code = code
         cls.reason = reason
-        cls.hint = hint
-        cls.is_transient = is_transient
 
     def __init__(
         self, code: int, path: str | None = None, *, operation: str = "request", server: str = "", hint: str = ""
@@ -175,8 +171,10 @@ class ServerError(ZooKeeperError):
         return f"{self.operation}{where}: {reason} [{name} {self.code}{by}]{hint}"
 
 
-class SystemServerError(ServerError, code=-1, reason="the server had an internal error", is_transient=True):
+class SystemServerError(ServerError, code=-1, reason="the server had an internal error"):
     """The server had an internal error (code -1)."""
+
+    is_transient = True
 
 
 class RuntimeInconsistencyError(
@@ -189,13 +187,10 @@ class DataInconsistencyError(ServerError, code=-3, reason="the server found its 
     """The server found its data inconsistent (code -3)."""
 
 
-class MarshallingError(
-    ServerError,
-    code=-5,
-    reason="the server could not decode the request",
-    hint="is the server older than the operation?",
-):
+class MarshallingError(ServerError, code=-5, reason="the server could not decode the request"):
     """The server could not decode the request (code -5)."""
+
+    hint = "is the server older than the operation?"
 
 
 class UnimplementedError(
@@ -208,8 +203,10 @@ class UnimplementedError(
     """
 
 
-class OperationTimeoutError(ServerError, code=-7, reason="the server gave up on the operation", is_transient=True):
+class OperationTimeoutError(ServerError, code=-7, reason="the server gave up on the operation"):
     """The server gave up on the operation (code -7)."""
+
+    is_transient = True
 
 
 class BadArgumentsError(ServerError, code=-8, reason="the server rejected the arguments"):
@@ -217,18 +214,17 @@ class BadArgumentsError(ServerError, code=-8, reason="the server rejected the ar
 
 
 class NewConfigNoQuorumError(
-    ServerError,
-    code=-13,
-    reason="no quorum of the new configuration is connected to the leader",
-    hint="first start the servers that join and let them catch up",
+    ServerError, code=-13, reason="no quorum of the new configuration is connected to the leader"
 ):
     """No quorum of the new configuration is connected (code -13)."""
 
+    hint = "first start the servers that join and let them catch up"
 
-class ReconfigInProgressError(
-    ServerError, code=-14, reason="another reconfiguration is under way", hint="try again when it has finished"
-):
+
+class ReconfigInProgressError(ServerError, code=-14, reason="another reconfiguration is under way"):
     """Another reconfiguration is under way (code -14)."""
+
+    hint = "try again when it has finished"
 
 
 class NoNodeError(ServerError, code=-101, reason="no such node, or no such parent"):
@@ -239,10 +235,10 @@ class NoAuthError(ServerError, code=-102, reason="the ACL does not allow the ope
     """The node's ACL does not allow the operation to this session's identities (code -102)."""
 
 
-class BadVersionError(
-    ServerError, code=-103, reason="the node has another version", hint="read the node again, then decide again"
-):
+class BadVersionError(ServerError, code=-103, reason="the node has another version"):
     """The node's version differs from the version in the request (code -103)."""
+
+    hint = "read the node again, then decide again"
 
 
 class NoChildrenForEphemeralsError(ServerError, code=-108, reason="the parent is ephemeral and cannot have children"):
@@ -267,10 +263,10 @@ class SessionMovedError(ServerError, code=-118, reason="the session has moved to
     """The session has moved to another server (code -118)."""
 
 
-class NotReadOnlyError(
-    ServerError, code=-119, reason="the server accepts only reads: it has no quorum", is_transient=True
-):
+class NotReadOnlyError(ServerError, code=-119, reason="the server accepts only reads: it has no quorum"):
     """The server has lost its quorum and accepts only reads (code -119)."""
+
+    is_transient = True
 
 
 class EphemeralOnLocalSessionError(
@@ -283,17 +279,16 @@ class NoWatcherError(ServerError, code=-121, reason="the server has no such watc
     """The server has no such watch of this connection (code -121)."""
 
 
-class RequestTimeoutError(ServerError, code=-122, reason="the request timed out", is_transient=True):
+class RequestTimeoutError(ServerError, code=-122, reason="the request timed out"):
     """The request timed out at the server (code -122)."""
 
+    is_transient = True
 
-class ReconfigDisabledError(
-    ServerError,
-    code=-123,
-    reason="reconfiguration is switched off on this server",
-    hint="start the servers with reconfigEnabled=true",
-):
+
+class ReconfigDisabledError(ServerError, code=-123, reason="reconfiguration is switched off on this server"):
     """Reconfiguration is switched off on this server (code -123)."""
+
+    hint = "start the servers with reconfigEnabled=true"
 
 
 class AuthenticationRequiredError(
@@ -302,23 +297,17 @@ class AuthenticationRequiredError(
     """The server requires authentication, and closes the connection (code -124)."""
 
 
-class QuotaExceededError(
-    ServerError,
-    code=-125,
-    reason="a hard quota forbids the write",
-    hint="delete nodes, or raise the limit: what a transaction deletes makes no room for what it creates",
-):
+class QuotaExceededError(ServerError, code=-125, reason="a hard quota forbids the write"):
     """A hard quota forbids the write (code -125)."""
 
+    hint = "delete nodes, or raise the limit: what a transaction deletes makes no room for what it creates"
 
-class ThrottledError(
-    ServerError,
-    code=-127,
-    reason="the server is overloaded and did not carry out the request",
-    hint="try again later",
-    is_transient=True,
-):
+
+class ThrottledError(ServerError, code=-127, reason="the server is overloaded and did not carry out the request"):
     """The server is overloaded and did not carry out the request (code -127)."""
+
+    hint = "try again later"
+    is_transient = True
 
 
 def is_transient(answer: object) -> bool:
