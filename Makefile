@@ -121,6 +121,8 @@ docs: .venv-docs/.ready
 dist: .venv/.ready .venv-dist/.ready
 	rm -rf dist
 	.venv-dist/bin/python -m build --outdir dist . >/dev/null
+	@mkdir -p build/lib/recipes && touch build/lib/recipes/deleted.py
+	.venv-dist/bin/python -m build --wheel --outdir dist . >/dev/null  # in this folder, as pip does
 	$(PY) -m tests.release dist
 
 fetched: .venv/.made

@@ -22,21 +22,22 @@ def main(folder: str) -> int:
     """Print what is wrong, and return the exit status."""
     (wheel,) = Path(folder).glob("*.whl")
     (sdist,) = Path(folder).glob("*.tar.gz")
-    wrong = [*wrong_in_wheel(wheel), *wrong_in_sdist(sdist, tracked_files()), *wrong_when_installed(wheel)]
+    wrong = [*wrong_in_wheel(wheel, tracked_files()), *wrong_in_sdist(sdist, tracked_files()), *wrong_when_installed(wheel)]
     print("\n".join(wrong) or f"{wheel.name} and {sdist.name} are fit to be published")
     return 1 if wrong else 0
 
 
-def wrong_in_wheel(wheel: Path) -> list[str]:
+def wrong_in_wheel(wheel: Path, tracked: set[str]) -> list[str]:
     """Return what does not belong into the wheel, and what is missing there."""
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         fields = Parser().parsestr(archive.read(metadata).decode())
-    tops = {name.partition("/")[0] for name in names if ".dist-info/" not in name}
+    files = {name for name in names if ".dist-info/" not in name}
     required = [line for line in fields.get_all("Requires-Dist") or () if "extra ==" not in line]
     return [
-        *(f"the wheel has {top}" for top in sorted(tops - PACKAGES)),
+        *(f"the wheel has {name}" for name in sorted(files - tracked)),  # left by an earlier build
+        *(f"the wheel has {name}" for name in sorted(files) if name.partition("/")[0] not in PACKAGES),
         *(f"the wheel lacks {name}" for name in sorted({f"{top}/py.typed" for top in PACKAGES} - names)),
         *(f"the wheel requires {line}" for line in required),
     ]
