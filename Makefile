@@ -30,7 +30,7 @@ endif
 .PHONY: bench-peers bench-queues bench-all simulate thirdparty docs zookeeper clean fetched other-interpreter
 
 help:
-	@echo 'make test          run the whole test suite; ARGS="-k watch" goes to pytest'
+	@echo 'make test          run the whole test suite, in about five minutes; ARGS="-k watch" goes to pytest'
 	@echo 'make quick         run the tests that need no Java, in about a minute'
 	@echo 'make mutants       put deliberate faults into the code, one at a time: the tests must fail; ARGS="wire line"'
 	@echo '                   ARGS="--sample 50 --seed 7" draws small changes at random, and lists those that no test notices'

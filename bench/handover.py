@@ -40,6 +40,12 @@ from bench.track import laid_out
 WARM_UP_RACES: Final = 10  # before measuring on a fresh server: its JVM compiles at first
 HISTOGRAM_ROWS: Final = 14
 WIDEST: Final = 120
+# What a reader of the report cannot know by the name.
+LEGEND: Final = {
+    "floor": "raw blocking sockets, from the delete to the event of the next in line: nothing can be faster",
+    "textbook": "raw blocking sockets, and the next in line lists the children again before it owns",
+    "asyncio": "our waiting line on a bare asyncio.Protocol: no client, no lease, no safety",
+}
 
 
 @with_status
@@ -54,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         laid_out(hosts, options.hold, options.handovers) as track,
         Crew(max(options.workers)) as crew,
     ):
-        print(raceline.title(options, track, kind_of(options)), flush=True)
+        explained = [f"{name}: {LEGEND[name]}" for name in names if name in LEGEND]
+        print("\n".join([raceline.title(options, track, kind_of(options)), *explained]), flush=True)
         if fresh:
             say("warming the server up")
             for _ in range(WARM_UP_RACES):

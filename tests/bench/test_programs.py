@@ -1,6 +1,7 @@
 """The benchmarks run from their command lines to their figures, on a server in memory and with small sizes."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,15 @@ def figures(main: Callable[[Sequence[str]], int], folder: Path, *arguments: str)
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def test_the_hand_over_of_each_contestant_is_measured_and_drawn(hosts: str, tmp_path: Path) -> None:
+def test_the_hand_over_of_each_contestant_is_measured_explained_and_drawn(
+    hosts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     picture = tmp_path / "picture.svg"
     names = ["zkwire", "asyncio", "floor", "textbook", "write-lock", "read-lock", "semaphore", "election"]
     found = figures(
         handover.main, tmp_path, "--hosts", hosts, *RACES, "--contestants", ",".join(names), "--svg", str(picture)
     )
+    assert set(re.findall(r"^(\w+): \w", capsys.readouterr().out, re.MULTILINE)) == {"asyncio", "floor", "textbook"}
     (result,) = found["results"]
     assert list(result["contestants"]) == names
     assert all(one["count"] > 0 and one["overlaps"] == 0 for one in result["contestants"].values())
