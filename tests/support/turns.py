@@ -14,6 +14,8 @@ from typing import Final, NoReturn
 
 import pytest
 from _pytest.capture import CaptureManager
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 TESTS: Final = Path(__file__).parent.parent
 # The tests in this folder share an ensemble, which takes long to start: one process runs them all, and begins early.
@@ -61,6 +63,7 @@ class Turns:
         if self._count == 1 or session.testsfailed or session.config.option.collectonly:
             return None
         self._groups = _groups(session.items)
+        _read_constants()
         self._pipe, giving = os.pipe()
         with open(giving, "wb") as pipe:  # closed at once: the turns end when the pipe is empty
             pipe.write(b"".join(number.to_bytes(SIZE, "big") for number in range(len(self._groups))))
@@ -124,6 +127,12 @@ class Turns:
         """Return the tests of the next turn, or an empty list when all turns are taken."""
         turn = os.read(self._pipe, SIZE)
         return self._groups[int.from_bytes(turn, "big")] if turn else []
+
+
+@settings(max_examples=200, database=None)
+@given(st.text())
+def _read_constants(text: str) -> None:
+    """Have hypothesis read the constants of all modules, as it does once in a while: here, and not in each process."""
 
 
 def _compile_from_the_end(session: pytest.Session) -> NoReturn:
