@@ -10,15 +10,7 @@ from typing import Final
 from tests.mutants.changes import Change
 from tests.mutants.forked import ENDED, NO_END, NO_EXCHANGE, Trial
 from tests.mutants.touched import Guard
-from tests.mutants.trial import (
-    NO_TESTS,
-    TESTS_FAILED,
-    copy_of_the_tree,
-    first_failed,
-    last_line,
-    pytest_in,
-    run_pytest,
-)
+from tests.mutants.trial import NO_TESTS, TESTS_FAILED, copy_of_the_tree, first_failed, last_line, pytest_in, run_pytest
 
 # Seconds for one test, beside this many times as long as it took when nothing was changed.
 _LIMIT: Final = 10.0

@@ -12,15 +12,7 @@ from recipes import Lock, LockLostError
 from recipes.line.ticket import Ticket
 from recipes.lock import LocalQueue
 from tests.support.everywhere import scene
-from tests.support.recipes import (
-    line,
-    no_task_stays,
-    outcome,
-    proxied,
-    until,
-    until_armed,
-    until_line,
-)
+from tests.support.recipes import line, no_task_stays, outcome, proxied, until, until_armed, until_line
 from zkwire import SessionClosedError, SessionError
 from zkwire.testing import RealServer
 

@@ -24,16 +24,7 @@ from recipes.line.locking import Locking
 from tests.support.everywhere import below, scene
 from tests.support.locks import taken, watch_count
 from tests.support.proxy import Proxy
-from tests.support.recipes import (
-    body_raises,
-    line,
-    no_task_stays,
-    outcome,
-    this_task,
-    until,
-    until_line,
-    until_watches,
-)
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until, until_line, until_watches
 from zkwire import Client, TransactionError
 from zkwire.testing import RealServer
 

@@ -6,15 +6,7 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, ReentrantLock
-from tests.support.recipes import (
-    body_raises,
-    line,
-    make_known,
-    proxied,
-    this_task,
-    two_clients,
-    until_line,
-)
+from tests.support.recipes import body_raises, line, make_known, proxied, this_task, two_clients, until_line
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)

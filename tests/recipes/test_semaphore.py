@@ -8,9 +8,7 @@ import pytest
 
 import zkwire
 from recipes import PermitsError, Semaphore
-from tests.support.everywhere import (
-    scene,
-)
+from tests.support.everywhere import scene
 from tests.support.locks import release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
 from tests.support.recipes import line, outcome, until, until_line

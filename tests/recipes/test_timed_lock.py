@@ -17,16 +17,7 @@ from tests.support.clock import Clock
 from tests.support.everywhere import scene
 from tests.support.locks import hung, limit, two_clients, watch_count
 from tests.support.proxy import Proxy
-from tests.support.recipes import (
-    body_raises,
-    line,
-    make_known,
-    no_task_stays,
-    outcome,
-    until,
-    until_armed,
-    until_line,
-)
+from tests.support.recipes import body_raises, line, make_known, no_task_stays, outcome, until, until_armed, until_line
 from tests.support.virtual_time import in_virtual_time
 from zkwire import Client
 from zkwire.session import keepalive

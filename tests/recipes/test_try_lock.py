@@ -12,14 +12,7 @@ from recipes.common import this_process
 from tests.support.everywhere import Scene, scene
 from tests.support.locks import taken
 from tests.support.proxy import Proxy
-from tests.support.recipes import (
-    expire,
-    no_task_stays,
-    outcome,
-    until,
-    until_state,
-    until_watches,
-)
+from tests.support.recipes import expire, no_task_stays, outcome, until, until_state, until_watches
 from zkwire import SessionExpiredError, SessionState
 from zkwire.testing import RealServer
 

@@ -12,16 +12,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from zkwire import paths
-from zkwire.client.operations import (
-    Create,
-    Data,
-    GetChildren,
-    GetChildrenAndStat,
-    GetData,
-    Operation,
-    Sync,
-    new_node,
-)
+from zkwire.client.operations import Create, Data, GetChildren, GetChildrenAndStat, GetData, Operation, Sync, new_node
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import ConnectionLostError, NoNodeError, ProtocolError, ServerError, SessionError, ZooKeeperError
 from zkwire.session.request_queue import RequestQueue, RequestTooLargeError

@@ -10,12 +10,7 @@ import zkwire
 from recipes import DoubleBarrier
 from tests.recipes.plays.others import meet, take_part
 from tests.support.client import Server
-from tests.support.everywhere import (
-    Scene,
-    below,
-    nothing_stays,
-    scene,
-)
+from tests.support.everywhere import Scene, below, nothing_stays, scene
 from tests.support.recipes import body_raises, outcome, until, until_armed, until_watches
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import Client

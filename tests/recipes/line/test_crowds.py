@@ -12,11 +12,7 @@ import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore
 from recipes.line.known import _MOST_LISTS
 from recipes.line.locking import Locking
-from tests.support.everywhere import (
-    Scene,
-    nothing_stays,
-    scene,
-)
+from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, until, until_armed, until_line
 from zkwire import Client, Observer
 

@@ -10,13 +10,7 @@ import zkwire
 from recipes import Lock
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.queues import Counting
-from tests.support.recipes import (
-    line,
-    no_task_stays,
-    outcome,
-    until,
-    until_line,
-)
+from tests.support.recipes import line, no_task_stays, outcome, until, until_line
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.limit(50)

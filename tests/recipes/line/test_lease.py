@@ -11,15 +11,7 @@ from recipes import Election, Lease, Lock, LockLostError
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import start_waiting
 from tests.support.queues import Counting
-from tests.support.recipes import (
-    all_watches,
-    body_raises,
-    line,
-    make_uncertain,
-    until,
-    until_armed,
-    until_line,
-)
+from tests.support.recipes import all_watches, body_raises, line, make_uncertain, until, until_armed, until_line
 from zkwire.testing import RealServer, Server
 
 pytestmark = pytest.mark.limit(30)

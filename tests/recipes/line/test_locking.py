@@ -11,13 +11,7 @@ import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock, Semaphore
 from recipes.line.locking import Hold, Locking
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.recipes import (
-    body_raises,
-    line,
-    no_task_stays,
-    outcome,
-    this_task,
-)
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task
 
 pytestmark = pytest.mark.limit(30)
 

@@ -13,14 +13,7 @@ from recipes import Item, LockLostError, Queue
 from tests.support.client import Server as AnyServer
 from tests.support.everywhere import no_watch_stays, scene
 from tests.support.lost_answers import answer_lost
-from tests.support.queues import (
-    PATH,
-    clients,
-    contents,
-    numbers,
-    settled,
-    three_are_there,
-)
+from tests.support.queues import PATH, clients, contents, numbers, settled, three_are_there
 from tests.support.recipes import body_raises, outcome, until_line, until_watches
 from tests.support.virtual_time import a_client, in_virtual_time
 

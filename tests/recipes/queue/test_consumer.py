@@ -10,17 +10,7 @@ import zkwire
 from recipes import Queue
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
-from tests.support.queues import (
-    PATH,
-    STAYS,
-    Counting,
-    clients,
-    contents,
-    drain,
-    numbers,
-    settled,
-    three_are_there,
-)
+from tests.support.queues import PATH, STAYS, Counting, clients, contents, drain, numbers, settled, three_are_there
 from tests.support.recipes import no_task_stays, outcome, until
 from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
 from zkwire import Client

@@ -9,14 +9,7 @@ import zkwire
 from recipes import Queue
 from tests.support.everywhere import no_watch_stays
 from tests.support.locks import watch_count
-from tests.support.queues import (
-    PATH,
-    Counting,
-    clients,
-    drain,
-    numbers,
-    settled,
-)
+from tests.support.queues import PATH, Counting, clients, drain, numbers, settled
 from tests.support.recipes import line, outcome, until, until_line
 from zkwire import Client
 

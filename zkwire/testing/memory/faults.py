@@ -17,13 +17,7 @@ from zkwire.testing.memory.operations import OPERATIONS
 from zkwire.wire.multi import MultiReadRequest, MultiRequest
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import RequestHeader
-from zkwire.wire.requests import (
-    AuthRequest,
-    GetEphemeralsRequest,
-    PingRequest,
-    Request,
-    SaslRequest,
-)
+from zkwire.wire.requests import AuthRequest, GetEphemeralsRequest, PingRequest, Request, SaslRequest
 
 _LOGGER = logging.getLogger("zkwire.testing")
 

@@ -8,13 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Self, Unpack
 
 from zkwire.testing.real.loopback import free_ports
-from zkwire.testing.real.server import (
-    POLL_INTERVAL,
-    QUICK_START,
-    RealServer,
-    RealServerOptions,
-    ServerFailedError,
-)
+from zkwire.testing.real.server import POLL_INTERVAL, QUICK_START, RealServer, RealServerOptions, ServerFailedError
 from zkwire.testing.settings import check_number
 
 READY_TIME_LIMIT: Final = 45.0
