@@ -4,12 +4,12 @@
 |---|---|
 | the status of the command | it has ended by itself; 128 + N if signal N has ended it |
 | 123 | the lock was lost, and the command was ended, or not started |
-| 124 | the lock was not acquired: not in time, or not at once with --try |
+| 124 | the lock was not acquired: not in time, or not at once with --try; -E sets another status |
 | 125 | an error of zklock itself: bad arguments, no server, or a server that has refused |
 | 126, 127 | the command cannot be run; it is not found |
 | 128 + N | signal N has ended zklock while it waited |
 
-`show` has the statuses of the command zkwire: 0, 1 refused, 2 misused, 3 unreachable, 130 interrupted.
+`show` and `leader` have the statuses of the command zkwire: 0, 1 refused, 2 misused, 3 unreachable, 130 interrupted.
 """
 
 import argparse
@@ -20,31 +20,35 @@ from typing import Any, Final
 
 import zkwire
 from recipes.command import running, show
-from zkwire.command.options import FLAG, MISUSED, Parser, add_arguments, add_connection_options, exit_status, seconds
-
-_LONG_SESSION: Final = 30.0  # seconds
-_GRACE: Final = 2.0  # seconds
+from zkwire.command import options as common
 
 
-def _seconds_or_none(text: str) -> float:
+def duration(text: str) -> float:
     """Return the number of seconds in `text`, 0 or more; argparse reports the ValueError of anything else."""
-    return 0.0 if float(text) == 0 else seconds(text)
+    return 0.0 if float(text) == 0 else common.seconds(text)
 
 
+_SECONDS: Final = {"type": duration, "metavar": "SECONDS"}
+_CONFLICT: Final = f"the exit status if it was not acquired; {running.NOT_ACQUIRED}"
 _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "path": {"metavar": "PATH"},
     "path?": {"nargs": "?", "default": "/"},
     "--data": {"metavar": "TEXT", "help": "shown to others; host, process id and command by default"},
-    "--grace": {
-        "type": _seconds_or_none,
-        "default": _GRACE,
-        "metavar": "SECONDS",
-        "help": f"from SIGTERM to SIGKILL when the command has to end; {_GRACE:g}",
-    },
-    "--once": {**FLAG, "help": "end when the leadership is lost, do not wait again"},
-    "--watch": {**FLAG, "help": "now and after each change, until interrupted"},
-    "--json": {**FLAG, "help": "print JSON, for programs"},
+    "--grace": {**_SECONDS, "help": f"from SIGTERM to SIGKILL; {running.GRACE:g}, or less in a short session"},
+    "-q/--quiet": {**common.FLAG, "help": "do not say on whom it waits, nor that the connection is lost"},
+    "-E/--conflict-exit-code": {"type": int, "default": running.NOT_ACQUIRED, "metavar": "STATUS", "help": _CONFLICT},
+    "--within": {**_SECONDS, "help": "give up waiting for the lock after"},
+    "--try": {"action": "store_const", "const": 0.0, "dest": "within", "help": "give up at once if it is held"},
+    "-s/--shared": {**common.FLAG, "help": "hold it together with others that are --shared"},
+    "-n/--permits": {"type": common.positive, "metavar": "N", "help": "hold it together with others, N at a time"},
+    "--once": {**common.FLAG, "help": "end when the leadership is lost, do not wait again"},
+    "--follow": {**common.FLAG, "help": "now and after each change, until interrupted"},
+    "--watch": {**common.FLAG, "help": "now and after each change, until interrupted"},
+    "--json": {**common.FLAG, "help": "print JSON, for programs"},
 }
+
+_RUNNING: Final = "path --data --grace -q/--quiet"
+_SHOWING: Final = {"show": show.show, "leader": show.leader}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,44 +57,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     end = given.index("--") if "--" in given else len(given)
     options = parser().understand(given[:end])
     options.command = given[end + 1 :]
-    return exit_status("zklock", lambda: _run(options), options.failed)
+    return common.exit_status("zklock", lambda: _run(options), options.failed)
 
 
-def parser() -> Parser:
+def parser() -> common.Parser:
     """Return the parser of the whole command line, up to the `--` before a command to run."""
-    top = Parser.top("zklock", "Run commands under distributed locks, and show the holders of locks.")
-    top.set_defaults(within=None, only_try=False, once=True)  # of commands without these options
+    top = common.Parser.top("zklock", "Run commands under distributed locks, and show the holders of locks.")
+    top.set_defaults(within=None, once=True, conflict_exit_code=0)  # of commands without these options
     commands = top.commands
 
-    command = _add(commands, "run", "run a command while a lock is held", "path --data --grace")
-    wait = command.add_mutually_exclusive_group()
-    wait.add_argument("--within", type=_seconds_or_none, metavar="SECONDS", help="give up waiting for the lock after")
-    wait.add_argument("--try", **FLAG, dest="only_try", help="give up at once if it is held")
-
-    _add(commands, "elect", "run a command while this process leads", "path --data --grace --once")
+    command = _add(commands, "run", "run a command while a lock is held", f"{_RUNNING} -E/--conflict-exit-code")
+    for exclusive in ("--within --try", "-s/--shared -n/--permits"):
+        common.add_arguments(command.add_mutually_exclusive_group(), exclusive, _ARGUMENTS)
+    _add(commands, "elect", "run a command while this process leads", f"{_RUNNING} --once")
     _add(commands, "show", "show the locks at a path and below, with their holders and waiters", "path? --watch --json")
+    _add(commands, "leader", "print the data of the leader of an election", "path --follow --json")
     return top
 
 
-def _add(commands: Any, name: str, text: str, names: str) -> Parser:
-    """Add a command with its arguments; every command but `show` runs another one."""
-    is_show = name == "show"
-    usage = None if is_show else f"zklock {name} PATH [OPTION ...] -- COMMAND [ARGUMENT ...]"
-    command: Parser = commands.add_parser(name, help=text, description=text.capitalize() + ".", usage=usage)
-    add_arguments(command, names, _ARGUMENTS)
-    failed = None if is_show else running.FAILED
-    command.misused = failed or MISUSED
-    timeout = {} if is_show else {"session_timeout": _LONG_SESSION}
-    add_connection_options(command, bound="--connect-within", **timeout)
+def _add(commands: Any, name: str, text: str, names: str) -> common.Parser:
+    """Add a command with its arguments; each runs another one, if it is none of those that show something."""
+    shows = name in _SHOWING
+    usage = None if shows else f"zklock {name} PATH [OPTION ...] -- COMMAND [ARGUMENT ...]"
+    command: common.Parser = commands.add_parser(name, help=text, description=text.capitalize() + ".", usage=usage)
+    common.add_arguments(command, names, _ARGUMENTS)
+    failed = None if shows else running.FAILED
+    command.misused = failed or common.MISUSED
+    common.add_connection_options(command, bound="--connect-within", session_timeout=10.0 if shows else 30.0)
     command.set_defaults(name=name, parser=command, failed=failed)
     return command
 
 
-def _run(options: argparse.Namespace) -> int:
-    if bool(options.command) is (options.name == "show"):
-        raise ValueError("show takes no command" if options.command else "after --, write the command to run")
+def _run(options: argparse.Namespace) -> int | None:
+    shows = _SHOWING.get(options.name)
+    if bool(options.command) is (shows is not None):
+        raise ValueError(f"{options.name} takes no command" if shows else "after --, write the command to run")
     zkwire.validate_path(options.path)
-    if options.name != "show":
-        return running.run(options)
-    asyncio.run(show.show(options))
-    return 0
+    if not 0 <= options.conflict_exit_code <= 255:
+        raise ValueError("--conflict-exit-code is a number from 0 to 255")
+    return running.run(options) if shows is None else asyncio.run(shows(options))

@@ -16,15 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from recipes import Election, LeaderStream, Lease, Lock, ReadWriteLock, Semaphore
 from recipes.command import kernel, supervisor
 from recipes.common import this_process
-from recipes.election import Election
 from recipes.line.contenders import describe_session
-from recipes.line.lease import Lease
-from recipes.lock import Lock
-from zkwire import Client
+from recipes.line.locking import Locking
+from zkwire import Client, ZooKeeperError
 from zkwire.command import output
-from zkwire.command.options import CommandError, connected
+from zkwire.command.options import CommandError, beside, connected, tell_connection
 
 LOST: Final = 123
 NOT_ACQUIRED: Final = 124
@@ -37,6 +36,9 @@ _FEEDS: Final = 40  # in a session timeout
 _SLOWEST_FEED: Final = 0.5  # seconds
 # A larger share of the session timeout would be more than is certain while all is well: two fifths at least.
 _MOST_GRACE: Final = 4
+GRACE: Final = 2.0  # seconds
+_PATIENCE: Final = 2.0  # seconds: who waits for longer is told for whom
+_LONGEST: Final = 100  # characters of a holder's data that are told
 _NOT_CONFIRMED: Final = "the ensemble did not confirm in time that it is still held"
 
 
@@ -102,52 +104,50 @@ class Command:
         reader: Gets the answers of the supervisor.
         writer: Takes the orders to it.
         words: The words of the command.
-        grace: From SIGTERM to SIGKILL, in seconds.
         signals: What is passed on to the command.
 
     Attributes:
+        grace: From SIGTERM to SIGKILL, in seconds.
         ended: How it has ended for the last time, None if it is to run once more, or has not run.
     """
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     words: list[str]
-    grace: float
     signals: Signals
+    grace: float = GRACE
     ended: Ended | None = None
 
-    async def run(self, lease: Lease, variables: dict[str, str], session_timeout: float) -> Ended:
+    async def run(self, lease: Lease, extra: dict[str, str], session_timeout: float) -> Ended:
         """Run the command once, and return when its whole process group has ended.
 
         It is not started if the lock may be lost too soon to end it.
 
         Args:
             lease: The lease under which it runs.
-            variables: What is added to its environment.
+            extra: What is added to its environment.
             session_timeout: In seconds.
 
         Raises:
             CommandError: if it cannot be run, or the supervisor has been killed.
         """
-        environment = {**os.environ, **variables}
         # Signals wait in the socket after this order.
         self.signals.forward = lambda number: self._order({"signal": number})
-        self._order({"run": self.words, "env": environment, "until": _until(lease), "grace": self.grace})
+        self._order({"run": self.words, "env": {**os.environ, **extra}, "until": _until(lease), "grace": self.grace})
         try:
             started = await self._answer()
             if "errno" in started:
                 status = NOT_FOUND if started["errno"] == errno.ENOENT else CANNOT_RUN
                 raise CommandError(f"{self.words[0]}: {started['text']}", status)
-            if "late" in started:
-                return Ended(0, _why_lost(lease) or _NOT_CONFIRMED, was_started=False)
-            feeding = asyncio.create_task(self._feed(lease, session_timeout))
-            try:
-                ended = await self._answer(started["group"])
-            finally:
-                feeding.cancel()
+            ended = {"status": 0, "early": True}
+            if "group" in started:
+                with beside(self._feed(lease, session_timeout)):
+                    ended = await self._answer(started["group"])
         finally:
             self.signals.forward = None
-        return Ended(ended["status"], _why_lost(lease) or (_NOT_CONFIRMED if ended["early"] else None))
+        loss = lease.find_loss()
+        why = loss.why if loss else _NOT_CONFIRMED if ended["early"] else None
+        return Ended(ended["status"], why, "group" in started)
 
     async def _feed(self, lease: Lease, session_timeout: float) -> None:
         """Have the supervisor know until when the lock is certain to be held, or that it is lost."""
@@ -186,15 +186,9 @@ class Command:
         raise CommandError("the process that supervises the command was killed, and the command with it", FAILED)
 
 
-def _why_lost(lease: Lease) -> str | None:
-    loss = lease.find_loss()
-    return None if loss is None else loss.why
-
-
 def _until(lease: Lease) -> float:
-    # The clock first: what passes between the two lines makes the result earlier, not later.
-    now = kernel.now()
-    return now + lease.certain_for()
+    # The clock is read first: what passes between the two calls makes the result earlier, not later.
+    return kernel.now() + lease.certain_for()
 
 
 def run(options: argparse.Namespace) -> int:
@@ -217,17 +211,15 @@ def run(options: argparse.Namespace) -> int:
 async def _with_session(options: argparse.Namespace, orders: socket.socket, signals: Signals) -> int:
     signals.install()
     reader, writer = await asyncio.open_connection(sock=orders)
-    command = Command(reader, writer, options.command, options.grace, signals)
+    command = Command(reader, writer, options.command, signals)
     try:
         async with connected(options) as zk:
             most = zk.session_timeout / _MOST_GRACE
-            if options.grace > most:
-                raise CommandError(
-                    f"a grace of {options.grace:g} s is too long for a session timeout of {zk.session_timeout:g} s:"
-                    f" take {most:g} s at most, or a longer --session-timeout",
-                    FAILED,
-                )
-            await _hold(zk, options, command)
+            command.grace = min(GRACE, most) if options.grace is None else options.grace
+            if command.grace > most:
+                raise ValueError(f"--grace may be {most:g} at most with a session timeout of {zk.session_timeout:g} s")
+            with contextlib.nullcontext() if options.quiet else beside(tell_connection(zk, "zklock")):
+                await _hold(zk, options, command)
     except asyncio.CancelledError:
         if command.ended is None:
             raise
@@ -238,21 +230,40 @@ async def _with_session(options: argparse.Namespace, orders: socket.socket, sign
     return command.ended.exit_status
 
 
+def _lock(zk: Client, options: argparse.Namespace) -> tuple[str, Locking[Any]]:
+    """Return what the options name, and what it is called."""
+    name = os.path.basename(options.command[0])
+    data = this_process.describe(name) if options.data is None else os.fsencode(options.data)
+    if options.name == "elect":
+        return "leadership of", Election(zk, options.path, data)
+    if options.shared:
+        return "shared lock", ReadWriteLock(zk, options.path, data=data).read()
+    if options.permits:
+        return "semaphore", Semaphore(zk, options.path, options.permits, data=data)
+    return "lock", Lock(zk, options.path, data=data)
+
+
+async def _tell_holder(zk: Client, path: str, described: str) -> None:
+    """Print who is the first in the line, after some time and whenever it is another client."""
+    with contextlib.suppress(ZooKeeperError):  # for example, its node must not be read
+        async with LeaderStream(zk, path) as leaders:
+            while True:
+                await asyncio.sleep(_PATIENCE)
+                if (data := await anext(leaders)) is not None:
+                    who = repr(data.decode(errors="backslashreplace")[:_LONGEST]) if data else "a client without data"
+                    output.say(f"zklock: waiting for {described}, held by {who}", to=sys.stderr)
+
+
 async def _hold(zk: Client, options: argparse.Namespace, command: Command) -> None:
     """Run the command under leases, one after another until it is not to run again."""
-    if options.data is None:
-        data = this_process.describe(os.path.basename(options.command[0]))
-    else:
-        data = os.fsencode(options.data)
-    is_election = options.name == "elect"
-    lock = Election(zk, options.path, data) if is_election else Lock(zk, options.path, data=data)
+    noun, lock = _lock(zk, options)
+    described = f"the {noun} {options.path}"
     while command.ended is None:
-        try:
-            lease = await lock.try_acquire() if options.only_try else await lock.acquire(within=options.within)
-        except TimeoutError as error:
-            raise CommandError(str(error), NOT_ACQUIRED) from None
-        if lease is None:
-            raise CommandError(f"the lock {options.path} is held by another client", NOT_ACQUIRED)
+        with contextlib.nullcontext() if options.quiet else beside(_tell_holder(zk, options.path, described)):
+            try:
+                lease = await lock.acquire(within=options.within)
+            except TimeoutError as error:
+                raise CommandError(str(error), options.conflict_exit_code) from None
         variables = {
             "ZKLOCK_PATH": options.path,
             "ZKLOCK_TOKEN": str(lease.token),
@@ -262,12 +273,10 @@ async def _hold(zk: Client, options: argparse.Namespace, command: Command) -> No
         try:
             came = await command.run(lease, variables, zk.session_timeout)
             is_last = came.loss is None or options.once or command.signals.has_stop
-            if is_last:
-                command.ended = came
+            command.ended = came if is_last else None
             if came.loss is not None:
-                what = "leadership of" if is_election else "lock"
                 then = "" if is_last else "; waiting to lead again"
                 text = f"{came.loss}; the command was {'ended' if came.was_started else 'not started'}{then}"
-                output.say(f"zklock: the {what} {options.path} is lost: {text}", to=sys.stderr)
+                output.say(f"zklock: {described} is lost: {text}", to=sys.stderr)
         finally:
             await lease.release()

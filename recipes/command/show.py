@@ -1,4 +1,4 @@
-"""The command show: the locks at a path and below, with their holders and the clients that wait.
+"""The commands that show something: the locks at a path and below, with their contenders; the leader of an election.
 
 The names of the nodes, and the data of their parent, say what kind of lock it is.
 """
@@ -12,13 +12,14 @@ from typing import Final
 
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import until_answered
+from recipes.election import LeaderStream
 from recipes.line.contenders import Contender, holders_first, in_line, single
 from recipes.line.ticket import is_ticket
 from recipes.semaphore import PREFIX as PERMIT_PREFIX
 from recipes.semaphore import parse_permits
 from zkwire import Client, GetChildren, GetData, NoAuthError, Node, ZooKeeperError, join_path
 from zkwire.command import output
-from zkwire.command.options import connected, connection_told
+from zkwire.command.options import CommandError, beside, connected, tell_connection
 
 _LONGEST_DATA: Final = 60  # characters that are shown
 _QUICK: Final = 0.05  # seconds: changes within this time are shown together
@@ -32,7 +33,7 @@ async def show(options: argparse.Namespace) -> None:
         if not options.watch:
             _print(await find(zk, options.path), options)
             return
-        with connection_told(zk, "zklock"):
+        with beside(tell_connection(zk, "zklock")):
             async with zk.events(options.path, recursive=True) as events:
                 while True:
                     _print(await until_answered(zk, partial(find, zk, options.path)), options)
@@ -41,6 +42,24 @@ async def show(options: argparse.Namespace) -> None:
                         async with asyncio.timeout(_QUICK):
                             async for _ in events:
                                 pass
+
+
+async def leader(options: argparse.Namespace) -> None:
+    """Print the data of the leader, once, or now and after each change.
+
+    Raises:
+        CommandError: if there is no leader, and it is not to be waited for.
+    """
+    async with connected(options) as zk:
+        with beside(tell_connection(zk, "zklock")):
+            async for data in LeaderStream(zk, options.path):
+                if data is None and not options.follow:
+                    raise CommandError(f"{options.path} has no leader")
+                text = "no leader" if data is None else _shown(data.decode(errors="backslashreplace"))
+                as_json = output.as_json(data if data is None else output.json_of_data(data))
+                output.say(as_json if options.json else text)
+                if not options.follow:
+                    return
 
 
 async def find(zk: Client, path: str) -> Locks:
@@ -115,7 +134,7 @@ def _print(locks: Locks, options: argparse.Namespace) -> None:
         lines = [output.as_json(found)]
     elif locks:
         rows = [row for path, contenders in locks.items() for row in _rows(path, contenders, now)]
-        lines = output.columns([("LOCK", "STATE", "FOR", "SESSION", "DATA"), *rows])
+        lines = output.columns([("LOCK", "STATE", "AGE", "SESSION", "DATA"), *rows])
     else:
         lines = [f"no lock at {options.path} or below is held or waited for"]
     if options.watch and not options.json:

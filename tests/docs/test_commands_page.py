@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
-from recipes import Lock
+from recipes import Election, Lock
 from tests.support.recipes import until_line
 from tests.support.zklock import ended, start, zklock
 from zkwire.testing import RealServer
@@ -23,7 +23,7 @@ COMMANDS = [line for block in BLOCKS for line in block.splitlines() if not line.
 
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_a_command_of_the_page_runs(command: str, zookeeper: RealServer, path: str, tmp_path: Path) -> None:
-    for name in ("backup.sh", "scheduler.sh"):
+    for name in ("backup.sh", "scheduler.sh", "report.sh", "export.sh"):
         script = tmp_path / name
         script.write_text('#!/bin/sh\necho "ran $@ under $ZKLOCK_PATH with $ZKLOCK_TOKEN"\n')
         script.chmod(0o755)
@@ -33,16 +33,16 @@ async def test_a_command_of_the_page_runs(command: str, zookeeper: RealServer, p
     async with zkwire.connect(zookeeper.hosts) as zk:
         await zk.create(path)
         hosts = zookeeper.hosts + path  # as on the page: with a chroot
-        if verb != "show":
+        if verb not in ("show", "leader"):
             status, out, err = await zklock(hosts, verb, *words)
             assert (status, err) == (0, "")
             given = "--full" if "--full" in words else ""
             assert re.fullmatch(rf"ran {given} under {rest[0]} with \d+\n", out)
             return
-        async with zkwire.connect(hosts) as holder, Lock(holder, "/locks/backup", data=b"nightly"):
+        async with zkwire.connect(hosts) as me, Lock(me, "/locks/backup", data=b"me"), Election(me, "/leader", b"me"):
             status, out, err = await zklock(hosts, verb, *words)
             assert (status, err) == (0, "")
-            assert re.search("/locks/backup.*nightly", out)
+            assert re.search("/locks/backup.*me" if verb == "show" else "^me$", out)
 
 
 async def test_the_table_of_the_page_has_the_columns_that_are_printed(zookeeper: RealServer, path: str) -> None:

@@ -14,17 +14,8 @@ from typing import Final, TypeAlias
 import pytest
 
 import zkwire
-from recipes import (
-    Barrier,
-    Cache,
-    Counter,
-    DoubleBarrier,
-    Group,
-    LockLostError,
-    Partitioner,
-    PersistentEphemeral,
-    Queue,
-)
+from recipes import Barrier, Cache, Counter, DoubleBarrier, Group, Partitioner, PersistentEphemeral, Queue
+from recipes.line.lease import LockLostError
 from tests.support.everywhere import scene
 from tests.support.lost_answers import answer_lost
 from tests.support.recipes import outcome, until

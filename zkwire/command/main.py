@@ -80,5 +80,5 @@ def _run(options: argparse.Namespace) -> None:
 
 async def _ask(options: argparse.Namespace) -> None:
     async with common.connected(options) as zk:
-        with common.connection_told(zk, "zkwire"):
+        with common.beside(common.tell_connection(zk, "zkwire")):
             await options.run(zk, options)

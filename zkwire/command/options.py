@@ -17,13 +17,12 @@ import os
 import re
 import ssl
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self
 
 import zkwire
-from zkwire import SessionState
 from zkwire.command import output
 
 DEFAULT_HOSTS: Final = "127.0.0.1:2181"
@@ -36,7 +35,7 @@ FLAG: Final[dict[str, Any]] = {"action": "store_true"}  # the settings of an arg
 _ADVICE: Final = {  # what stands in a shell for the advice of errors, which names arguments of zkwire.connect
     "zkwire.connect a longer `within`, or None to wait for ever": "it more time to connect, see --help",
     "`auth` (or|and) `sasl` of zkwire.connect": "--auth",
-    r",( or)? see `\w+` of zkwire.connect|: use connect\(.*": "",
+    r",( or)? see `\w+` of zkwire.connect|: use connect\(.*|, or None to use the stored one.*": "",
 }
 
 
@@ -127,7 +126,7 @@ def exit_status(program: str, body: Callable[[], int | None], failed: int | None
     return status
 
 
-def add_arguments(parser: argparse.ArgumentParser, names: str, settings: Mapping[str, Mapping[str, Any]]) -> None:
+def add_arguments(parser: argparse._ActionsContainer, names: str, settings: Mapping[str, Mapping[str, Any]]) -> None:
     """Add arguments to the parser.
 
     Args:
@@ -223,24 +222,18 @@ def connected(options: argparse.Namespace) -> AbstractAsyncContextManager[zkwire
 
 
 @contextlib.contextmanager
-def connection_told(zk: zkwire.Client, program: str) -> Iterator[None]:
-    """Print a line on the standard error for each change of the connection, while the body runs.
-
-    Args:
-        zk: The client, which is connected.
-        program: The name that the lines begin with.
-    """
-
-    async def tell() -> None:
-        told = SessionState.CONNECTED
-        async for state in states:
-            if state is not told:
-                output.say(f"{program}: {state.value}", to=sys.stderr)
-            told = state
-
-    states = zk.states()  # before the task begins: no change in between is missed
-    telling = asyncio.create_task(tell())
+def beside(telling: Coroutine[Any, Any, None]) -> Iterator[None]:
+    """Run `telling` in a task of its own, while the body runs."""
+    task = asyncio.create_task(telling)
     try:
         yield
     finally:
-        telling.cancel()
+        task.cancel()
+
+
+async def tell_connection(zk: zkwire.Client, program: str) -> None:
+    """Print a line on the standard error for each change of the connection, which begins with the program's name."""
+    states = zk.states()
+    await anext(states)
+    async for state in states:
+        output.say(f"{program}: {state.value}", to=sys.stderr)

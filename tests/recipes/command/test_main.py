@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lock, LockLostError
+from recipes import Lock, LockLostError, ReadWriteLock, Semaphore
 from recipes.command import kernel, running, supervisor
 from recipes.command.main import main, parser
 from recipes.line.lease import Lease
+from recipes.line.locking import Locking
 from tests.support.recipes import line
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire.blocking import Portal
 from zkwire.testing import ServerProcess
 
@@ -75,7 +77,6 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
     no_program = tmp_path / "no-program"
     no_program.write_text("")
     no_server = ("--hosts", "127.0.0.1:1", "--connect-within", "0.1")
-    grace = r"a grace of 7\.6 s is too long for a session timeout of 30 s: take 7\.5 s at most, or a longer"
     for arguments, status, error in [
         ((path, "--", "sh", "-c", "exit 7"), 7, ""),
         ((path, "--", "sh", "-c", "kill -9 $$"), 137, ""),
@@ -83,8 +84,9 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
         ((path, "--", str(no_program)), 126, f"zklock: {no_program}: Permission denied\n"),
         ((path,), 125, "zklock: after --, write the command to run\n"),
         ((path, "--"), 125, "zklock: after --, write the command to run\n"),
+        ((path, "--session-timeout", "5", "--", "true"), 0, ""),
         (("relative", "--", "true"), 125, rf"usage: .*\nzklock {verb}: .*: a path begins with /.*\n"),
-        ((path, "--grace", "7.6", "--", "true"), 125, f"zklock: {grace} --session-timeout\n"),
+        ((path, "--grace", "7.6", "--", "true"), 125, r"zklock: --grace may be 7\.5 at most .* of 30 s\n"),
         ((path, "--grace", "7.5", "--", "true"), 0, ""),
         ((path, "--grace", "0", "--", "true"), 0, ""),
         ((path, *no_server, "--", "true"), 125, r"zklock: no session within 0\.1 s: 127\.0\.0\.1:1: .*\n"),
@@ -104,13 +106,15 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
     [
         (["show", "/a//b"], 2, "bad path '/a//b'"),
         (["show", "/a", "--", "true"], 2, "show takes no command"),
+        (["leader", "/a", "--", "true"], 2, "leader takes no command"),
+        (["leader", "/no/leader"], 1, "/no/leader has no leader"),
+        (["run", "/a", "-E", "-1", "--", "true"], 125, "--conflict-exit-code is a number from 0 to 255"),
+        (["run", "/a", "-E", "256", "--", "true"], 125, "--conflict-exit-code is a number from 0 to 255"),
         (["show", "--hosts", "127.0.0.1:1", "--connect-within", "0.2"], 3, "no session within 0.2 s"),
         (["show", "--tls-ca", "/none/such"], 1, "No such file or directory"),
     ],
 )
-def test_errors_of_show_are_a_line_and_a_status(
-    arguments: list[str], status: int, message: str, capfd: Capture
-) -> None:
+def test_errors_are_a_line_and_a_status(arguments: list[str], status: int, message: str, capfd: Capture) -> None:
     came, out, err = zklock(capfd, *arguments)
     assert (came, out) == (status, "")
     assert re.fullmatch(f"zklock: .*{re.escape(message)}.*\n", err)
@@ -159,17 +163,25 @@ def _options(*arguments: str) -> dict[str, Any]:
 
 
 def test_the_options_and_their_defaults() -> None:
-    common = {"within": None, "only_try": False, "once": True, "to_connect": 10.0}
-    running = {**common, "path": "/l", "data": None, "grace": 2.0, "session_timeout": 30.0, "failed": 125}
+    common = {"within": None, "once": True, "conflict_exit_code": 0, "to_connect": 10.0}
+    running = {**common, "path": "/l", "data": None, "grace": None, "session_timeout": 30.0, "failed": 125}
+    running |= {"quiet": False}
+    electing = {**running, "once": False}
+    running |= {"shared": False, "permits": None, "conflict_exit_code": 124}
     assert _options("run", "/l") == running
     assert _options("run", "/l", "--within", "0", "--grace", "0") == {**running, "grace": 0.0, "within": 0.0}
-    assert _options("run", "/l", "--try") == {**running, "only_try": True}
-    assert _options("elect", "/l") == {**running, "once": False}
+    assert _options("run", "/l", "--try") == {**running, "within": 0.0}
+    more = {"shared": True, "quiet": True, "conflict_exit_code": 0}
+    assert _options("run", "/l", "-s", "-q", "-E", "0") == {**running, **more}
+    assert _options("run", "/l", "--permits", "1") == {**running, "permits": 1}
+    assert _options("elect", "/l") == electing
     given = ("--once", "--data", "x", "--connect-within", "1.5")
-    assert _options("elect", "/l", *given) == {**running, "data": "x", "to_connect": 1.5}
+    assert _options("elect", "/l", *given) == {**electing, "once": True, "data": "x", "to_connect": 1.5}
     showing = {**common, "path": "/", "watch": False, "json": False, "session_timeout": 10.0, "failed": None}
     assert _options("show") == showing
     assert _options("show", "/l", "--watch", "--json") == {**showing, "path": "/l", "watch": True, "json": True}
+    del showing["watch"]
+    assert _options("leader", "/l", "--follow") == {**showing, "path": "/l", "follow": True}
 
 
 @pytest.mark.parametrize(
@@ -180,6 +192,9 @@ def test_the_options_and_their_defaults() -> None:
         ("run", "/l", "--within", "inf"),
         ("run", "/l", "--within", "soon"),
         ("run", "/l", "--try", "--within", "1"),
+        ("run", "/l", "--shared", "--permits", "2"),
+        ("run", "/l", "-n", "0"),
+        ("run", "/l", "-E", "x"),
         ("elect", "/l", "--try"),
         ("elect",),
     ],
@@ -191,7 +206,7 @@ def test_arguments_that_are_not_understood(arguments: tuple[str, ...], capfd: Ca
 
 
 def test_help_is_no_error(capfd: Capture) -> None:
-    for verb in ("run", "elect", "show"):
+    for verb in ("run", "elect", "show", "leader"):
         status, out, err = zklock(capfd, verb, "--help")
         assert (status, err) == (0, "")
         assert out.startswith(f"usage: zklock {verb} ")
@@ -496,9 +511,11 @@ async def test_the_first_signal_counts_and_one_that_was_ignored_stays_ignored(nu
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        (("--try",), "the lock {path} is held by another client"),
+        (("--try",), r"the lock {path} was not free within 0\.0 s; 1 ticket is ahead: {path}/.*"),
         (("--within", "0.05"), r"the lock {path} was not free within 0\.05 s.*"),
         (("--within", "0"), r"the lock {path} was not free within 0\.0 s.*"),
+        (("--try", "-E", "0"), r"the lock {path} was not free within 0\.0 s.*"),
+        (("--within", "0.05", "-E", "255"), r"the lock {path} was not free within 0\.05 s.*"),
     ],
 )
 def test_a_lock_that_is_held_by_another_client(
@@ -506,14 +523,14 @@ def test_a_lock_that_is_held_by_another_client(
 ) -> None:
     with Portal() as portal, portal.enter(zkwire.connect(hosts)) as zk, portal.enter(Lock(zk, path)):
         status, out, err = with_play(lambda _: None, "run", path, *how, "--", "x")
-        assert (status, out) == (124, "")
+        assert (status, out) == (int(how[-1]) if "-E" in how else 124, "")
         assert re.fullmatch(f"zklock: {message.format(path=path)}\n", err)
 
     def play(played: Played) -> None:
         played.ordered_to_run()
         played.ended(0)
 
-    when_free = () if how == ("--within", "0.05") else how  # a machine may pause
+    when_free = () if "0.05" in how else how  # a machine may pause
     assert with_play(play, "run", path, *when_free, "--", "x") == (0, "", "")
 
 
@@ -533,3 +550,101 @@ def test_what_others_see_of_a_holder(verb: str, data: str | None, with_play: Wit
 
     given = [] if data is None else ["--data", data]
     assert with_play(play, verb, path, *given, "--", "/bin/x.sh", "--secret") == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("holder", "mode", "lost"),
+    [
+        (lambda zk, path: ReadWriteLock(zk, path).read(), "--shared", "shared lock"),
+        (lambda zk, path: ReadWriteLock(zk, path).write(), "--shared", None),
+        (Lock, "--shared", None),
+        (lambda zk, path: ReadWriteLock(zk, path).read(), "", None),
+        (lambda zk, path: Semaphore(zk, path, 2), "--permits=2", "semaphore"),
+        (lambda zk, path: Semaphore(zk, path, 1), "-n1", None),
+    ],
+)
+def test_with_whom_a_lock_is_held_together(
+    holder: Callable[..., Locking[Any]], mode: str, lost: str | None, with_play: WithPlay, hosts: str, path: str
+) -> None:
+    def play(played: Played) -> None:
+        if lost:
+            played.ordered_to_run()
+            assert len(tickets(hosts, path)) == 2
+            played.ended(0, early=True)
+
+    with Portal() as portal, portal.enter(zkwire.connect(hosts)) as zk, portal.enter(holder(zk, path)):
+        status, _, err = with_play(play, "run", path, "--try", *mode.split(), "--", "x")
+    error = f"the {lost} {path} is lost: {NOT_CONFIRMED}; .*" if lost else ".* was not free within .*"
+    assert status == (123 if lost else 124)
+    assert re.fullmatch(f"zklock: {error}\n", err)
+
+
+def test_another_number_of_permits_is_refused(with_play: WithPlay, hosts: str, path: str) -> None:
+    with_client(hosts, lambda zk: zk.create(path, b"5"))
+    status, _, err = with_play(lambda _: None, "run", path, "-n", "4", "--", "x")
+    assert (status, err) == (125, f"zklock: the semaphore {path} has 5 permits, not 4: give that number\n")
+
+
+@pytest.mark.parametrize(("given", "grace"), [(["5"], 1.25), (["30"], 2.0), (["5", "--grace", "1"], 1.0)])
+def test_the_grace_fits_the_session(given: list[str], grace: float, with_play: WithPlay, path: str) -> None:
+    def play(played: Played) -> None:
+        assert played.ordered_to_run()["grace"] == grace
+        played.ended(0)
+
+    assert with_play(play, "run", path, "--session-timeout", *given, "--", "x") == (0, "", "")
+
+
+# -- what is told meanwhile -----------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_who_waits_is_told_for_whom_after_two_seconds_and_when_that_changes(capfd: Capture) -> None:
+    async with a_client() as (_, zk):
+        lease = await Lock(zk, "/l", data=b"web-1\n\xff" + b"x" * 100).acquire()
+        others = [asyncio.create_task(Lock(zk, "/l", data=data).acquire()) for data in (b"", b"web-3")]
+        telling = asyncio.create_task(running._tell_holder(zk, "/l", "the lock /l"))
+        for wait, told in [(1.9, ""), (0.2, r"'web-1\n\\xff" + "x" * 90 + "'"), (10, "")]:
+            await asyncio.sleep(wait)
+            assert capfd.readouterr().err == (told and f"zklock: waiting for the lock /l, held by {told}\n")
+        for told in ("a client without data", "'web-3'"):
+            await lease.release()
+            lease = await others.pop(0)
+            await asyncio.sleep(2.1)
+            assert capfd.readouterr().err == f"zklock: waiting for the lock /l, held by {told}\n"
+        await lease.release()
+        await asyncio.sleep(2.1)
+        await zk.create("/l/lock-", ephemeral=True, sequential=True, acl=[zkwire.digest_acl("me", "pw")])
+        await telling  # it must not be read
+        assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("verb", ["run", "elect"])
+@pytest.mark.parametrize("quiet", [[], ["--quiet"], ["-q"]])
+def test_what_is_told_ends_with_what_it_is_about(
+    verb: str, quiet: list[str], with_play: WithPlay, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On whom the command waits, until it has the lock; the connection, until the session is closed."""
+    told: list[str] = []
+    ended = threading.Event()
+
+    async def tell(*words: Any) -> None:
+        told.append(f"{words[-1]}")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append(f"no more of {words[-1]}")
+            ended.set()
+
+    monkeypatch.setattr(running, "_tell_holder", tell)
+    monkeypatch.setattr(running, "tell_connection", tell)
+
+    def play(played: Played) -> None:
+        played.ordered_to_run()
+        assert quiet or ended.wait(30)
+        told.append("runs")
+        played.ended(0)
+
+    assert with_play(play, verb, path, *quiet, "--", "x") == (0, "", "")
+    what = f"the {'lock' if verb == 'run' else 'leadership of'} {path}"
+    expected = ["zklock", what, f"no more of {what}", "runs", "no more of zklock"]
+    assert told == (["runs"] if quiet else expected)

@@ -20,7 +20,9 @@ from tests.support.client import cancelled
 from tests.support.locks import start_waiting, two_clients
 from tests.support.virtual_time import a_client, in_virtual_time
 from tests.support.zklock import ended, start
+from zkwire import SessionState
 from zkwire.blocking import Portal
+from zkwire.command.options import CommandError
 from zkwire.testing import ServerProcess
 
 pytestmark = pytest.mark.limit(120)
@@ -149,9 +151,7 @@ async def test_a_lost_connection_is_told_and_the_locks_are_shown_again_afterward
         server.refused = {"a", "b"}
         server.drop()
         await asyncio.sleep(30.0 if ends_session else 1.0)
-        states = [zkwire.SessionState.SUSPENDED]
-        if ends_session:
-            states += [zkwire.SessionState.EXPIRED, zkwire.SessionState.CONNECTING]
+        states = [SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTING][: 3 if ends_session else 1]
         assert capsys.readouterr() == ("[]\n", "".join(f"zklock: {state.value}\n" for state in states))
         server.refused.clear()
         server.names()
@@ -161,6 +161,34 @@ async def test_a_lost_connection_is_told_and_the_locks_are_shown_again_afterward
         # The look that the end of the session has cut short, and one because the stream may have missed an event.
         assert capsys.readouterr() == ("[]\n" * (1 + ends_session), "zklock: connected\n")
         await cancelled(showing)
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+@in_virtual_time
+async def test_the_leader_is_printed_once_or_at_each_change(
+    is_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with a_client() as (server, zk):
+        monkeypatch.setattr(show, "connected", lambda options: nullcontext(zk))
+        options = Namespace(path="/e", follow=True, json=is_json)
+        following = asyncio.create_task(show.leader(options))
+        await server.until("exists")
+        term = await Election(zk, "/e", b"one\x1b").acquire()
+        await show.leader(Namespace(path="/e", follow=False, json=is_json))
+        await term.set(b"x" * 61)
+        await asyncio.sleep(1.0)
+        server.drop()
+        await term.resign()
+        await asyncio.sleep(1.0)
+        with pytest.raises(CommandError, match=r"^/e has no leader$"):
+            await show.leader(Namespace(path="/e", follow=False, json=is_json))
+        out, err = capsys.readouterr()
+        assert err.splitlines() == [f"zklock: {SessionState[each].value}" for each in ("SUSPENDED", "CONNECTED")]
+        texts = ["no leader", r"one\u001b", r"one\u001b", "x" * 61, "no leader"]
+        if is_json:
+            texts = ["null", *(f'{{"data": "{text}"}}' for text in texts[1:4]), "null"]
+        assert out.splitlines() == texts
+        await cancelled(following)
 
 
 @contextmanager
@@ -194,7 +222,7 @@ def test_all_that_is_known_is_shown_and_nothing_that_a_terminal_would_carry_out(
         monkeypatch.setattr(show, "time", SimpleNamespace(time=lambda: stat.ctime / 1000 + seconds))
         assert main(["show", path, "--hosts", memory.hosts]) == 0
         head, *rows = (re.split(r"  +", row) for row in capfd.readouterr().out.splitlines())
-        assert head == ["LOCK", "STATE", "FOR", "SESSION", "DATA"]
+        assert head == ["LOCK", "STATE", "AGE", "SESSION", "DATA"]
         session = hex(zk.session_id)
         assert rows[:2] == [[rf"{path}/a\u200b", "holds", words, session, "x" * 60], ["", "waits", "?", "?"]]
         assert [[row[0], row[1], *row[3:]] for row in rows[2:]] == [

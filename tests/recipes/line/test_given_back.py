@@ -8,17 +8,8 @@ from typing import Any
 
 import pytest
 
-from recipes import (
-    Election,
-    Lock,
-    LockLostError,
-    MultiLock,
-    ReadWriteLock,
-    ReentrantLock,
-    Semaphore,
-    TimedLock,
-    TryLock,
-)
+from recipes import Election, Lock, MultiLock, ReadWriteLock, ReentrantLock, Semaphore, TimedLock, TryLock
+from recipes.line.lease import LockLostError
 from recipes.line.locking import Locking
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import no_task_stays, outcome, until
