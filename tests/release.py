@@ -22,7 +22,8 @@ def main(folder: str) -> int:
     """Print what is wrong, and return the exit status."""
     (wheel,) = Path(folder).glob("*.whl")
     (sdist,) = Path(folder).glob("*.tar.gz")
-    wrong = [*wrong_in_wheel(wheel, tracked_files()), *wrong_in_sdist(sdist, tracked_files()), *wrong_when_installed(wheel)]
+    tracked = tracked_files()
+    wrong = [*wrong_in_wheel(wheel, tracked), *wrong_in_sdist(sdist, tracked), *wrong_when_installed(wheel)]
     print("\n".join(wrong) or f"{wheel.name} and {sdist.name} are fit to be published")
     return 1 if wrong else 0
 

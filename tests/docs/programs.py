@@ -38,6 +38,7 @@ async def until_printed(process: Process, wanted: str) -> str:
     assert process.stdout is not None
     seen = []
     async for line in process.stdout:
+        assert b"Traceback" not in line
         if wanted in line.decode():
             return line.decode().rstrip("\n")
         seen.append(line.decode())

@@ -2,10 +2,13 @@
 
 import asyncio
 import re
+import signal
+
+import pytest
 
 import zkwire
 from tests.docs.programs import EXAMPLES, ROOT, started, until_printed
-from zkwire.testing import Server
+from zkwire.testing import RealServer, Server
 
 
 async def test_the_next_process_leads_when_sigterm_ends_the_leader() -> None:
@@ -32,6 +35,41 @@ async def test_settings_follow_the_node() -> None:
         assert "the former settings stay" in await until_printed(program, "settings")
         await zk.set("/settings/shop", b'{"discount": 20}')
         assert await until_printed(program, "settings") == "settings: {'discount': 20}"
+
+
+@pytest.mark.parametrize(
+    ("program", "before", "after", "status"),
+    [
+        ("scheduler.py", "job of the leader", "job of the leader", 0),
+        ("settings.py", "settings: ", "discount", -signal.SIGTERM),
+        ("nightly.py", "begins", "is done", 0),
+    ],
+)
+async def test_a_program_says_that_its_server_was_killed_and_goes_on(
+    program: str, before: str, after: str, status: int, zookeeper_own: RealServer
+) -> None:
+    async with started(program, zookeeper_own.hosts, INTERVAL="0.1", SECONDS="4") as running:
+        await until_printed(running, before)
+        zookeeper_own.kill()
+        await until_printed(running, "lost the connection to")
+        await zookeeper_own.start()
+        async with zkwire.connect(zookeeper_own.hosts) as zk:
+            await zk.create("/settings/shop", b'{"discount": 10}', make_parents=True)
+        await until_printed(running, after)
+        if after != "is done":
+            running.terminate()
+        assert b"Traceback" not in (await running.communicate())[0]
+        assert running.returncode == status
+
+
+async def test_the_job_is_done_once_a_day() -> None:
+    async with (
+        Server() as server,
+        started("nightly.py", server.hosts) as first,
+        started("nightly.py", server.hosts) as late,
+    ):
+        printed = b"".join([(await each.communicate())[0] for each in (first, late)])
+        assert (first.returncode, late.returncode, printed.count(b"is done")) == (0, 0, 1)
 
 
 def test_every_program_is_tested() -> None:

@@ -113,22 +113,3 @@ def test_what_the_page_for_newcomers_names_exists() -> None:
     assert called - ours == set()
     verbs = {name for cell in right for name in re.findall(r"\bzk\.(\w+)\(", cell)}
     assert {name for name in verbs if not hasattr(zkwire.Client, name)} == set()
-
-
-async def test_what_differs_for_users_of_kazoo_is_as_the_page_says() -> None:
-    kazoo = PAGES["other-clients.md"].partition("## aiozk")[0]
-    for word in ("LockTimeout", "identifier", "certfile=", "`Queue.get()`", "recursive=True"):
-        assert word in kazoo
-    async with Server() as server, zkwire.connect(server.hosts) as zk:
-        with pytest.raises(zkwire.NoNodeError):
-            await zk.delete_tree("/missing")
-        queue = recipes.Queue(zk, "/queue")
-        with pytest.raises(TimeoutError):
-            await queue.get(within=0)
-        with pytest.raises(TimeoutError):
-            await queue.claim(within=0).__aenter__()
-        lock = recipes.Lock(zk, "/lock", data=b"identifier")
-        async with lock:
-            assert [contender.data for contender in await lock.contenders()] == [b"identifier"]
-            with pytest.raises(TimeoutError):
-                await recipes.Lock(zk, "/lock").acquire(within=0)

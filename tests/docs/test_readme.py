@@ -24,10 +24,6 @@ def test_the_first_screen_names_test_bench_and_what_is_guaranteed() -> None:
         assert wanted in screen
 
 
-def _sections(page: str) -> list[str]:
-    return re.split(r"^## ", page, flags=re.MULTILINE)
-
-
 def _code(block: str) -> str:
     """Return a Python block without its comments and the texts that it prints, a shell block without its comments."""
     code = re.sub(r" *#.*$", "", block, flags=re.MULTILINE)
@@ -47,5 +43,5 @@ def _code(block: str) -> str:
     ],
 )
 def test_the_chinese_page_says_the_same(what: str, find: Callable[[str], object]) -> None:
-    theirs, ours = _sections(CHINESE), _sections(README)
-    assert [find(section) for section in theirs] == [find(section) for section in ours], what
+    chinese, english = ([find(section) for section in page.split("\n## ")] for page in (CHINESE, README))
+    assert chinese == english, what

@@ -24,11 +24,8 @@ def test_every_public_name_has_one_entry(package: str) -> None:
 
 def test_the_index_links_every_page_and_lists_it_for_the_site() -> None:
     pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
-    outside = {
-        "changelog",
-        "contributing",
-        "reporting",
-    }  # docs/conf.py gives them the text of CHANGELOG.md and the like
+    # docs/conf.py gives them the text of CHANGELOG.md and the like.
+    outside = {"changelog", "contributing", "reporting"}
     assert {page for page in pages - outside if f"]({page}.md)" not in INDEX} == set()
     pages |= {f"api/{page.stem}" for page in (DOCS / "api").glob("*.rst")}
     listed = re.findall(
