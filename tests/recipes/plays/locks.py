@@ -7,18 +7,8 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
-from recipes import (
-    Election,
-    Lock,
-    LockLostError,
-    MultiLock,
-    ReadWriteLock,
-    ReentrantLock,
-    Semaphore,
-    Term,
-    TimedLock,
-    TryLock,
-)
+from recipes import Election, Lock, MultiLock, ReadWriteLock, ReentrantLock, Semaphore, Term, TimedLock, TryLock
+from recipes.line.lease import LockLostError
 from recipes.line.locking import Locking
 from tests.recipes.plays.entry import CANCEL, CUT, EVERY, EXPIRE, FORBID, Entry
 from tests.support.everywhere import Play, Scene

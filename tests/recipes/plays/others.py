@@ -4,17 +4,8 @@ import asyncio
 from typing import Final
 
 import zkwire
-from recipes import (
-    Barrier,
-    Cache,
-    Counter,
-    DoubleBarrier,
-    Group,
-    LockLostError,
-    Partitioner,
-    PersistentEphemeral,
-    SharedValue,
-)
+from recipes import Barrier, Cache, Counter, DoubleBarrier, Group, Partitioner, PersistentEphemeral, SharedValue
+from recipes.line.lease import LockLostError
 from tests.recipes.plays.entry import CANCEL, CUT, EVERY, EXPIRE, FORBID, REFUSE, Entry
 from tests.support.everywhere import Scene, below
 from tests.support.recipes import outcome, until
