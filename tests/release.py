@@ -65,16 +65,7 @@ def wrong_when_installed(wheel: Path) -> list[str]:
         venv.create(folder, with_pip=True)
         python = str(Path(folder, "bin", "python"))
         commands = [
-            [
-                python,
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--no-index",
-                "--disable-pip-version-check",
-                str(wheel.resolve()),
-            ],
+            [python, "-m", "pip", "install", "-q", "--no-index", "--disable-pip-version-check", str(wheel.resolve())],
             [python, "-c", "import zkwire, recipes, zkwire.testing, zkwire.blocking"],
             [python, "-c", example.group(1)],
             [str(Path(folder, "bin", "zkwire")), "--help"],

@@ -48,7 +48,7 @@ async def place_order(account: int, request: Request) -> dict[str, int]:
         async with lock.hold(within=2.0) as lease:
             return {"account": account, "token": lease.token}  # the work: give the token to the database as well
     except TimeoutError:
-        raise HTTPException(503, "another order for this account is being placed; try again") from None
+        raise HTTPException(503, "another order for this account is placed, or ZooKeeper is down: try again") from None
     except (LockLostError, zkwire.ZooKeeperError) as error:
         raise HTTPException(503, f"the order may not have been placed: {error}") from error
 
