@@ -8,20 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import zkwire
-from recipes import (
-    Cache,
-    Counter,
-    DoubleBarrier,
-    Election,
-    Group,
-    Lock,
-    LockLostError,
-    LockTakenError,
-    Queue,
-    ReadWriteLock,
-    Semaphore,
-    TryLock,
-)
+from recipes import Cache, Counter, DoubleBarrier, Election, Group, Lock, Queue, ReadWriteLock, Semaphore, TryLock
+from recipes.line.lease import LockLostError
+from recipes.try_lock import LockTakenError
 from tests.support.links import Links
 
 # What reconnects and expired sessions cause.

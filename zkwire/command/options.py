@@ -35,6 +35,7 @@ FLAG: Final[dict[str, Any]] = {"action": "store_true"}  # the settings of an arg
 _ADVICE: Final = {  # what stands in a shell for the advice of errors, which names arguments of zkwire.connect
     "zkwire.connect a longer `within`, or None to wait for ever": "it more time to connect, see --help",
     "`auth` (or|and) `sasl` of zkwire.connect": "--auth",
+    "^session_timeout is": "--session-timeout is",
     r",( or)? see `\w+` of zkwire.connect|: use connect\(.*|, or None to use the stored one.*": "",
 }
 

@@ -85,6 +85,7 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
         ((path,), 125, "zklock: after --, write the command to run\n"),
         ((path, "--"), 125, "zklock: after --, write the command to run\n"),
         ((path, "--session-timeout", "5", "--", "true"), 0, ""),
+        ((path, "--session-timeout", "5e3", "--", "true"), 125, "zklock: --session-timeout is in seconds, .*\n"),
         (("relative", "--", "true"), 125, rf"usage: .*\nzklock {verb}: .*: a path begins with /.*\n"),
         ((path, "--grace", "7.6", "--", "true"), 125, r"zklock: --grace may be 7\.5 at most .* of 30 s\n"),
         ((path, "--grace", "7.5", "--", "true"), 0, ""),
