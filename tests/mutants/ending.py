@@ -9,9 +9,9 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 
 def end_all_with_us() -> None:
@@ -22,7 +22,8 @@ def end_all_with_us() -> None:
     folder = tempfile.tempdir = tempfile.mkdtemp(prefix="mutants-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
 
-    def end(number: int, frame: FrameType | None) -> None:
+    def end() -> None:
+        (number,) = os.read(reader, 1)
         _stop_descendants()
         shutil.rmtree(folder, ignore_errors=True)
         last = _stop_descendants()
@@ -33,8 +34,13 @@ def end_all_with_us() -> None:
                 os.kill(process, signal.SIGKILL)
         os._exit(128 + number)
 
+    # In a thread: the main one may just be about to wait for a lock, and would not see the signal before it has it.
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
+        signal.signal(number, lambda *_: None)
+    threading.Thread(target=end, daemon=True).start()
 
 
 def _stop_descendants() -> set[int]:

@@ -11,19 +11,16 @@ from tests.mutants.mutant import ROOT
 
 # As a trial does it: a thread waits for a process in a session of its own, which has started another such process.
 RUN = """\
-import sys, tempfile, threading
+import tempfile, threading
 from subprocess import run
 from tests.mutants.ending import end_all_with_us
 
-end_all_with_us()
-print(tempfile.mkdtemp(), flush=True)
-SERVER = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
-TESTS = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SERVER!r}], start_new_session=True)"
-
 def trial():
     while True:
-        run([sys.executable, "-c", TESTS], start_new_session=True)
+        run(["sh", "-c", "trap '' TERM; setsid -w sleep 600 & echo up; wait"], start_new_session=True)
 
+end_all_with_us()
+print(tempfile.mkdtemp(), flush=True)
 waiting = threading.Thread(target=trial)
 waiting.start()
 waiting.join()
@@ -38,8 +35,10 @@ def test_a_signal_ends_the_processes_in_sessions_of_their_own_too_and_removes_th
         assert folder.is_dir()
         assert process.stdout.readline() == "up\n"
         process.send_signal(number)
-        # The end of the output: all three have had it, and none has it any more.
-        assert process.communicate(timeout=30)[0] == ""
+        try:  # the end of the output: all four have had it, and none has it any more
+            assert process.communicate(timeout=30)[0] == ""
+        finally:
+            process.kill()
     assert process.returncode == 128 + number
     assert not folder.exists()
     assert not folder.parent.exists()
