@@ -299,7 +299,7 @@ class Client(Reading, Trees, SessionView, Administration):
         0: an ACL with the scheme "auth", such as CREATOR_ALL_ACL, is refused.  With TLS alone the server may refuse it
         as well: whether a certificate is shown, and gives an identity, is known there only.
         """
-        return self._other_identities + len(self._session.credentials)
+        return self._other_identities + len(self._session.credentials.kept)
 
     @property
     def session_id(self) -> int:

@@ -102,13 +102,10 @@ class Credentials:
 
     def __init__(self, given: Iterable[Identity], refused: Callable[[str, ServerError], None]) -> None:
         self._refused = refused
-        self._all = [Credential(identity, refused) for identity in given]
+        self.kept: list[Credential] = [Credential(identity, refused) for identity in given]
 
     def __iter__(self) -> Iterator[Credential]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return len(self._all)
+        return iter(self.kept)
 
     async def add(self, identity: Identity, send: Callable[[Call], None] | None) -> None:
         """Add one, and return once a server has accepted it; without `send`, the next connection shows it.
@@ -116,7 +113,7 @@ class Credentials:
         Cancellation: one that was sent stays, because the server may have accepted it, and later requests rely on it.
         """
         credential = Credential(identity, self._refused)
-        self._all.append(credential)
+        self.kept.append(credential)
         if send is not None:
             send(credential.call())
         try:
@@ -124,12 +121,12 @@ class Credentials:
         except asyncio.CancelledError:
             if credential.shown is None or not credential.shown.xid:  # not sent
                 credential.is_forgotten = True
-                self._all.remove(credential)
+                self.kept.remove(credential)
             raise
 
     def fail(self, error: SessionError) -> None:
         """Fail those that the server has not accepted yet: the session is over."""
-        for credential in self._all:
+        for credential in self.kept:
             if not credential.accepted.done():
                 credential.accepted.set_exception(error.again())
 
