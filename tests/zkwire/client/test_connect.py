@@ -139,7 +139,6 @@ async def open_nothing(*_: object) -> Any:
         ({"session_password": bytes(16)}, ValueError, "a session_password needs a session_id"),
         ({"ssl": TLS, "open_link": open_nothing}, ValueError, "give ssl or open_link, not both"),
         ({"ssl": TLS, "follow_config": True}, ValueError, "follow_config cannot be used with ssl"),
-        ({"ssl": "yes"}, TypeError, "ssl must be an SSLContext, or True for the default one, not str"),
         ({"sasl": 5}, TypeError, "sasl must have the methods start and step, as zkwire.DigestMD5 has; a int has not"),
         ({"observer": 5}, TypeError, "observer must be a zkwire.Observer, not int"),
         ({"auth": ["digest"]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
