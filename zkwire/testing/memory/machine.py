@@ -19,6 +19,7 @@ from zkwire.testing.memory.operations import OPERATIONS, Operation
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import password_of
 from zkwire.testing.memory.state import NO_ZXID, ServerConnection, Settings, State
+from zkwire.testing.memory.tree import Tree
 from zkwire.wire import requests
 from zkwire.wire.frames import LENGTH
 from zkwire.wire.multi import MultiRequest
@@ -172,7 +173,8 @@ class Machine(State):
             wall: Seconds since 1970.
             port: The port that four-letter words show.
         """
-        self.now = self.start = now
+        self.now = now
+        self.start: float = now
         self.port = port
         self._wall_offset = wall - now
         for connection in list(self.connections):
@@ -183,7 +185,7 @@ class Machine(State):
 
     def lose_data(self) -> None:
         """Forget the nodes, the sessions and the count of transactions; a restart follows."""
-        self.tree = type(self.tree)()
+        self.tree: Tree = Tree()
         self.last_zxid = 0
         self.sessions.by_id.clear()
 

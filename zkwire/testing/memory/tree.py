@@ -44,8 +44,11 @@ class Node:
         self.data = data
         self.acl = acl
         self.owner = owner
-        self.czxid = self.mzxid = self.pzxid = zxid
-        self.ctime = self.mtime = time
+        self.czxid = zxid
+        self.mzxid: int = zxid
+        self.pzxid: int = zxid
+        self.ctime = time
+        self.mtime: int = time
         self.version = self.aversion = self.creates = 0
         self.children: dict[str, None] = {}
 
