@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -368,6 +369,7 @@ def test_an_interrupt_ends_the_session(portal: Portal, zk: zkwire.Client, server
     with subprocess.Popen(
         [sys.executable, "-m", "zkwire", "watch", "/w"],
         cwd=ROOT,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
