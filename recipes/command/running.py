@@ -38,6 +38,7 @@ _SLOWEST_FEED: Final = 0.5  # seconds
 _MOST_GRACE: Final = 4
 GRACE: Final = 2.0  # seconds
 _PATIENCE: Final = 2.0  # seconds: who waits for longer is told for whom
+_RAREST: Final = 32.0  # seconds between two looks at who it is
 _LONGEST: Final = 100  # characters of a holder's data that are told
 _NOT_CONFIRMED: Final = "the ensemble did not confirm in time that it is still held"
 
@@ -244,14 +245,21 @@ def _lock(zk: Client, options: argparse.Namespace) -> tuple[str, Locking[Any]]:
 
 
 async def _tell_holder(zk: Client, path: str, described: str) -> None:
-    """Print who is the first in the line, after some time and whenever it is another client."""
+    """Print who is the first in the line, after some time and when it is another client, with longer and longer pauses.
+
+    Each look is a new one: if all that wait watched the first ticket, all of them would read at each hand-over.
+    """
+    pause, told = _PATIENCE, None
     with contextlib.suppress(ZooKeeperError):  # for example, its node must not be read
-        async with LeaderStream(zk, path) as leaders:
-            while True:
-                await asyncio.sleep(_PATIENCE)
-                if (data := await anext(leaders)) is not None:
-                    who = repr(data.decode(errors="backslashreplace")[:_LONGEST]) if data else "a client without data"
-                    output.say(f"zklock: waiting for {described}, held by {who}", to=sys.stderr)
+        while True:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _RAREST)
+            async with LeaderStream(zk, path) as leaders:
+                data = await anext(leaders)
+            if data is not None and data != told:
+                told = data
+                who = repr(data.decode(errors="backslashreplace")[:_LONGEST]) if data else "a client without data"
+                output.say(f"zklock: waiting for {described}, held by {who}", to=sys.stderr)
 
 
 async def _hold(zk: Client, options: argparse.Namespace, command: Command) -> None:
