@@ -33,7 +33,7 @@ class Barrier:
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path: str = validate_path(path)
         self._acl = acl
         self._warnings = WarnOnce(_log, "a barrier")

@@ -84,7 +84,7 @@ class Counter:
     def __init__(self, zk: Client, path: str, *, size: int = 8, acl: Sequence[ACL] | None = None) -> None:
         if not isinstance(size, int) or size not in SIZES:
             raise ValueError(f"size is 8 or 4 bytes, not {size!r}")
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path: str = validate_path(path)
         self.size = size
         self._acl = OPEN_ACL if acl is None else acl

@@ -164,7 +164,7 @@ class Group:
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path: str = validate_path(path)
         self._acl = acl
         self._own_sessions: set[int] = set()

@@ -50,7 +50,7 @@ class PersistentEphemeral(BackgroundBlock):
         self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None, within: float | None = 0.0
     ) -> None:
         super().__init__(f"the PersistentEphemeral of {path}")
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path: str = validate_path(path)
         if path == "/":
             raise ValueError("path is the root, which cannot be an ephemeral node: use a path below it")

@@ -29,7 +29,7 @@ class SharedValue:
     """
 
     def __init__(self, zk: Client, path: str, initial: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path: str = validate_path(path)
         self._initial = checked_data(initial)
         self._acl = OPEN_ACL if acl is None else acl

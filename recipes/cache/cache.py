@@ -150,7 +150,7 @@ class Cache:
         if not recursive and depth is not None and depth > 1:
             raise ValueError(f"a cache that is not recursive has at most 1 level below its node, not {depth}")
         self.path: str = validate_path(path)
-        self._zk = zk
+        self._zk = zk.unlimited
         self._mirror = Mirror(self.path, depth if recursive or depth is not None else 1)
         self._within = checked_within(within)
         self._streams: WeakSet[ChangeStream] = WeakSet()

@@ -36,7 +36,7 @@ class PersistentNode:
     def __init__(
         self, zk: Client, path: str, data: bytes, *, acl: Sequence[ACL] | None, own_sessions: set[int]
     ) -> None:
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path = path
         self._parent = path.rpartition("/")[0] or "/"
         self.data: bytes = checked_data(data)

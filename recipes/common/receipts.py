@@ -47,7 +47,7 @@ class Receipts:
     """
 
     def __init__(self, zk: Client, prefix: str, *, acl: Sequence[ACL] | None) -> None:
-        self._zk = zk
+        self._zk = zk.unlimited
         self._prefix = prefix
         self._parent = prefix.rpartition("/")[0] or "/"
         self._acl = acl
@@ -173,7 +173,7 @@ class ExactWriter:
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None) -> None:
-        self._zk = zk
+        self._zk = zk.unlimited
         self._path = path
         self._acl = acl
         self._receipts = Receipts(zk, join_path(path, "writing-"), acl=acl)

@@ -19,7 +19,7 @@ class RecipeStream(zkwire.ValueStream[T]):
 
     def __init__(self, zk: Client, path: str) -> None:
         super().__init__(path, lambda: zk.state is SessionState.EXPIRED)
-        self._zk = zk
+        self._zk = zk.unlimited
 
     async def __anext__(self) -> T:
         return await until_answered(self._zk, super().__anext__)

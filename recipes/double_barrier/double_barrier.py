@@ -45,7 +45,7 @@ class DoubleBarrier:
 
     def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] | None = None) -> None:
         check_number("count is a whole number of members from 1", count, 1)
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path: str = validate_path(path)
         self.count = count
         self._acl = acl

@@ -63,7 +63,7 @@ class Line:
         looks_first: bool = False,
         creates_at_once: bool = True,
     ) -> None:
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path = path
         self._prefix = prefix
         self._data = or_described(data)
@@ -74,8 +74,8 @@ class Line:
         self._container = path if container is None else container
         self._links = links
         self._creates_at_once = creates_at_once
-        self._known = line_of(zk, path)
-        self._parents = known_of(zk).parents
+        self._known = line_of(self._zk, path)
+        self._parents = known_of(self._zk).parents
         self._rules = Rules(self._known, blocks, slots, ahead, ignores_shared, looks_first)
 
     async def acquire(self) -> Ticket:

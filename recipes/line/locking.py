@@ -205,7 +205,7 @@ class Locking(ABC, Generic[H]):
     _can_wait = True
 
     def __init__(self, zk: Client, path: str) -> None:
-        self._zk = zk
+        self._zk = zk.unlimited
         self.path = path
         self._described = f"the {self._noun} {path}"
         self._loop = running_loop()

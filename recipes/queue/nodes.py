@@ -42,7 +42,7 @@ class Nodes:
     """
 
     def __init__(self, zk: Client, path: str, acl: Sequence[ACL] | None) -> None:
-        self.zk = zk
+        self.zk: Client = zk.unlimited
         self.path: str = zkwire.validate_path(path)
         self.asked_acl = acl
         self.acl: Sequence[ACL] = OPEN_ACL if acl is None else acl

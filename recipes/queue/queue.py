@@ -61,7 +61,7 @@ class Queue:
     def __init__(self, zk: Client, path: str, maxsize: int | None = None, *, acl: Sequence[ACL] | None = None) -> None:
         if maxsize is not None:
             check_number("maxsize is a whole number from 1, or None for no bound", maxsize, 1)
-        self._zk = zk
+        self._zk = zk.unlimited
         self._nodes = Nodes(zk, path, acl)
         self._producer = Producer(self._nodes, maxsize)
         self._consumer = Consumer(self._nodes)

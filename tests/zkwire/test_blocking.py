@@ -236,32 +236,25 @@ def _waiting_threads() -> set[int]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_ends_the_entering_of_a_context_that_swallows_it(portal: Portal) -> None:
-    waits, left = threading.Event(), list[str]()
+@pytest.mark.parametrize("error", [KeyboardInterrupt, CancelledError])
+def test_an_interrupt_and_stop_end_the_entering_of_a_context_that_swallows_it(error: type[BaseException]) -> None:
+    waits, left, portal = threading.Event(), list[str](), Portal().start()
 
-    def interrupt() -> None:
+    def end() -> None:
         waits.wait()
         while threading.main_thread().ident not in _waiting_threads():
             time.sleep(0.01)
-        _interrupt()
+        if error is CancelledError:
+            portal.stop()
+        else:
+            _interrupt()
 
     with ThreadPoolExecutor() as pool:
-        pool.submit(interrupt)
-        with pytest.raises(KeyboardInterrupt), portal.enter(swallowing(waits, left)):
+        pool.submit(end)
+        with pytest.raises(error), portal.enter(swallowing(waits, left)):
             pytest.fail("the block has begun")
     assert left == ["left"]
-
-
-def test_stop_ends_the_entering_of_a_context_that_swallows_it() -> None:
-    waits, left = threading.Event(), list[str]()
-    portal = Portal().start()
-    with ThreadPoolExecutor() as pool:
-        entering = pool.submit(portal.enter(swallowing(waits, left)).__enter__)
-        waits.wait()
-        portal.stop()
-        with pytest.raises(CancelledError):
-            entering.result()
-    assert left == ["left"]
+    portal.stop()
 
 
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt])

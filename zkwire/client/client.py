@@ -34,7 +34,7 @@ class Client(Reading, Trees, SessionView, Administration):
     Every verb is one request unless its docstring says otherwise.  Requests are sent in the order of the calls and
     answered in that order.  Verbs may be pipelined with asyncio.gather or tasks: those started in one turn of the event
     loop leave in one write.  While no server is connected, verbs wait for the next one: bound them with
-    asyncio.timeout.
+    asyncio.timeout, or all of them with the `request_timeout` of `connect`.
 
     Attributes:
         on_uncertain: Takes callbacks for the moment from which the session may have expired, see OnUncertain.
@@ -44,6 +44,7 @@ class Client(Reading, Trees, SessionView, Administration):
         ServerError: From every verb, if the server refuses; the subclass says why.
         ConnectionLostError: From every verb, if the answer to a write is lost; reads are repeated on the next
             connection.
+        TimeoutError: From every verb, if a request is not answered within the `request_timeout` of `connect`.
         SessionExpiredError: From every verb, if the session is over.
         SessionClosedError: From every verb, if the client was closed.
         ValueError: From every verb, if an argument is bad, before anything is sent.
@@ -60,9 +61,12 @@ class Client(Reading, Trees, SessionView, Administration):
             raise TypeError("a Client is not made by its class: write `async with zkwire.connect(hosts) as zk`")
         return super().__new__(cls)
 
-    def __init__(self, session: Session, chroot: str, rng: random.Random, other_identities: int) -> None:
-        super().__init__(session, chroot, rng)
-        self._other_identities = other_identities  # than the session's credentials
+    def __init__(
+        self, session: Session, chroot: str, rng: random.Random, others: int, limit: float | None = None
+    ) -> None:
+        super().__init__(session, chroot, rng, limit)
+        self._unlimited = None if limit is None else type(self)(session, chroot, rng, others)
+        self._other_identities = others  # than the session's credentials
         self.on_uncertain: keepalive.OnUncertain = session.lifetime.on_uncertain
         self.on_closed: keepalive.OnClosed = session.on_closed
 

@@ -75,6 +75,7 @@ async def _connected(
     chroot: str, within: float | None, follows_config: bool, has_tls: bool, options: dict[str, Any]
 ) -> Client:
     """Open a session with these `options` of Session, and return its client."""
+    request_timeout = options.pop("request_timeout")
     session = Session(**options)
     identities = (options["sasl"] is not None) + has_tls
     rng, is_resumed = options["rng"], options["session_id"] != 0
@@ -87,7 +88,7 @@ async def _connected(
         raise
     if follows_config:
         session.run_in_background(follow(session, rng))
-    return Client(session, chroot, rng, identities)
+    return Client(session, chroot, rng, identities, request_timeout)
 
 
 @scrub_traceback
@@ -109,6 +110,7 @@ def connect(
     auth: Sequence[tuple[str, bytes]] = (),
     sasl: SaslMechanism | None = None,
     follow_config: bool = False,
+    request_timeout: float | None = None,
     observer: Observer | None = None,
     rng: random.Random | None = None,
     open_link: OpenLink | None = None,
@@ -141,11 +143,12 @@ def connect(
             raises ValueError and is not sent.
         reply_limit: The largest reply to accept, in bytes.  A read with a larger reply raises ProtocolError, and a
             larger watch event, which has the path of its node, breaks the connection.
-        read_only: Whether to accept a server that has lost its quorum.  Connected to one, the state is READ_ONLY and
-            writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and moves to it
-            together with its watches.  A session that began on a read-only server exists on that server alone: at the
-            move `session_id` changes without an EXPIRED state, because no ephemeral node can have belonged to that
-            session.
+        read_only: Whether to accept a server that has lost its quorum.  Such a server needs the Java property
+            readonlymode.enabled=true, and from ZooKeeper 3.7 on localSessionsEnabled=true.  Connected to one, the state
+            is READ_ONLY and writes raise NotReadOnlyError.  The client goes on looking for a server that can write, and
+            moves to it together with its watches.  A session that began on a read-only server exists on that server
+            alone: at the move `session_id` changes without an EXPIRED state, because no ephemeral node can have
+            belonged to that session.
         ssl: An SSLContext, which contains the client's certificate if the server wants one, or True for the default
             context.  The server's certificate must be valid for the host as the connect string names it.
         auth: Identities as for `Client.add_auth`, sent before all other requests.  A digest's password crosses the
@@ -155,6 +158,10 @@ def connect(
             Each change of the list works like `Client.set_hosts`, but the servers that were given remain the last
             resort.  The client shows its session and credentials to every server in that list.  Not together with
             `ssl`: the list names the ports without TLS.
+        request_timeout: In seconds, how long each request of the client's verbs may take, with the wait for a
+            connection: then the verb raises TimeoutError, and a request goes on as if its caller were cancelled.  None:
+            without a limit.  Streams wait for the next change without a limit, and so do the requests of a recipe: a
+            limit between its steps would break its promises.  `within` or asyncio.timeout bounds a call of a recipe.
         observer: An Observer, which gets notified of requests, events and states.
         rng: The source of randomness, for simulations.  Without it, randomness comes from the operating system: the
             names of nodes show some of it, and it must not be guessed.
@@ -188,6 +195,9 @@ def connect(
         raise ValueError(f"session_timeout must be a positive number of seconds, not {session_timeout!r}")
     if within is not None:
         check_number("within", within, int | float, "0 seconds or more, or None to wait for ever", least=0)
+    if request_timeout is not None:
+        wanted = "a number of seconds, at least 0.001, or None for no limit"
+        check_number("request_timeout", request_timeout, int | float, wanted, least=0.001)
     check_number("max_in_flight", max_in_flight, int, "a number of requests, 1 or more", least=1)
     for name, limit in (("request_limit", request_limit), ("reply_limit", reply_limit)):
         wanted = f"a number of bytes, at least {_LEAST_LIMIT} and at most {_MOST_LIMIT}"
@@ -239,6 +249,7 @@ def connect(
         "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
         "observer": observer,
+        "request_timeout": request_timeout,
     }
     return _ConnectContext(partial(_connected, chroot, within, bool(follow_config), bool(ssl), options))
 

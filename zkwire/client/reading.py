@@ -244,7 +244,7 @@ class Reading(Verbs):
             (ZOOKEEPER-4466): on these, do not set a one-shot watch (`get_and_watch` and the like) on the `path` of a
             stream of events.
         """
-        return EventStream(self._requester, path, recursive=recursive, backlog=backlog)
+        return EventStream(self.unlimited._requester, path, recursive=recursive, backlog=backlog)
 
     def data(self, path: str) -> DataStream:
         """Return a stream of the node's data and Stat, now and after each change: ``async for node in zk.data("/a")``.
@@ -261,7 +261,7 @@ class Reading(Verbs):
         Requests:
             getData, exists on an absent node; one at a time, one for each change.
         """
-        return DataStream(self._requester, path)
+        return DataStream(self.unlimited._requester, path)
 
     def children(self, path: str) -> ChildrenStream:
         """Return a stream of the names of the node's children, now and after each change.
@@ -277,4 +277,4 @@ class Reading(Verbs):
         Requests:
             getChildren2, exists on an absent node; one at a time, one for each change.
         """
-        return ChildrenStream(self._requester, path)
+        return ChildrenStream(self.unlimited._requester, path)

@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from zkwire import paths
 from zkwire.client.operations import Create, Data, GetChildren, GetChildrenAndStat, GetData, Operation, Sync, new_node
@@ -48,12 +48,16 @@ class Requester:
         session: Carries the requests.
         chroot: The path that is put before the caller's paths.
         rng: For unique ids.
+        limit: In seconds, the time limit for each request, None for none.
     """
 
-    def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
+    def __init__(self, session: Session, chroot: str, rng: random.Random, limit: float | None = None) -> None:
         self._rng = rng
+        self.limit = limit
         self.session = session
         self.requests: RequestQueue = session.requests
+        within = partial(_submit_within, self.requests, chroot, limit or 0.0)
+        self.submit: Callable[..., asyncio.Future[Any]] = self.requests.submit if limit is None else within
         self.chroot = chroot
         self.loop: asyncio.AbstractEventLoop = session.requests.loop
         # Returns the server's path for the caller's path.  Raises: TypeError, ValueError.
@@ -68,7 +72,7 @@ class Requester:
             A request that was not yet written is not sent; an ephemeral node that it has created is removed.
         """
         try:
-            future = self.requests.submit(request, watch, kind)
+            future: asyncio.Future[R] = self.submit(request, watch, kind)
             try:
                 return await future
             except asyncio.CancelledError:
@@ -117,7 +121,7 @@ class Requester:
         futures: list[asyncio.Future[Any]] = []
         try:
             for request, watch, kind in asked:
-                futures.append(self.requests.submit(request, watch, kind))
+                futures.append(self.submit(request, watch, kind))
             # Answers come in the order of the requests: once the last one is there, so are usually all others, and this
             # task is woken once instead of once for each request.
             for future in reversed(futures):
@@ -183,7 +187,7 @@ class Requester:
 
     def failure(self, error: BaseException, watch: Watch | None = None) -> BaseException:
         """Return the error of one of several requests as its result; raise it if it is the end of the session."""
-        if isinstance(error, SessionError):
+        if isinstance(error, SessionError | TimeoutError):
             raise error
         if watch is not None:
             watch.cancel()
@@ -241,15 +245,40 @@ def results_of(requester: Requester, reply: MultiReply, asked: Sequence[Request[
     ]
 
 
+def _submit_within(
+    queue: RequestQueue, chroot: str, limit: float, request: Request[R], watch: Watcher | None, kind: WatchKind
+) -> asyncio.Future[R]:
+    """Do as RequestQueue.submit; after `limit` seconds without an answer the caller counts as cancelled."""
+    future = queue.submit(request, watch, kind)
+
+    def give_up() -> None:
+        if not future.done():
+            what = f"{request.operation} {paths.strip_chroot(chroot, request.subject or '')}".strip()
+            late = "has not answered" if queue.link else "is not connected"
+            why = f"no answer within the request_timeout of {limit:g} s: {queue.server} {late}"
+            future.set_exception(TimeoutError(f"{what}: {why}; a write may yet be carried out"))
+
+    timer = queue.loop.call_later(limit, give_up)
+    future.add_done_callback(lambda _: timer.cancel())
+    return future
+
+
 class Verbs:
     """The base of the classes of which Client consists: what all of them use."""
 
-    def __init__(self, session: Session, chroot: str, rng: random.Random) -> None:
+    _unlimited: Any = None
+
+    def __init__(self, session: Session, chroot: str, rng: random.Random, limit: float | None) -> None:
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._requester = Requester(session, chroot, rng)
+        self._requester = Requester(session, chroot, rng, limit)
         self._ask = self._requester.ask
         self._server_path = self._requester.server_path
+
+    @property
+    def unlimited(self) -> Self:
+        """This client without the `request_timeout` of `connect`, as streams and recipes use it."""
+        return self._unlimited or self
 
 
 # -- the arguments of callers ------------------------------------------------------------------------------------------

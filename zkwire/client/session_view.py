@@ -3,6 +3,7 @@
 Knows the session, and no request but those that the session sends itself.
 """
 
+import asyncio
 import warnings
 from typing import Self
 
@@ -26,7 +27,7 @@ class SessionView(Verbs):
 
     def __del__(self) -> None:
         # It is not closed here: a stream or a lock of this client may still be in use.
-        if self._session.on_closed.error is None:
+        if self._unlimited is None and self._session.on_closed.error is None:
             warnings.warn(
                 f"the client of session {printed(self._session.key.id)} was dropped and not closed, so the session and"
                 " its ephemeral nodes live on: call `await zk.close()`, or use `async with zkwire.connect(...) as zk`",
@@ -120,7 +121,8 @@ class SessionView(Verbs):
             identity = credentials.checked(scheme, data, request_limit=limit)
         finally:
             del scheme, data  # a traceback with local variables must not show them
-        await self._session.add_auth(identity)
+        async with asyncio.timeout(self._requester.limit):
+            await self._session.add_auth(identity)
 
     def set_hosts(self, connect_string: str) -> None:
         """Replace the list of servers; the client moves to another server at once if necessary.

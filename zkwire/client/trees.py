@@ -249,7 +249,7 @@ async def ask_each(
             if len(pending) == _MOST_UNANSWERED:
                 await take_first()
             try:
-                pending.append((requester.requests.submit(request), request))
+                pending.append((requester.submit(request, None, WatchKind.DATA), request))
             except RequestTooLargeError as error:
                 requester.strip(error)
                 raise

@@ -1,7 +1,6 @@
 """The options of `connect`: their checks, limits of requests and replies, memory for requests in flight."""
 
 import asyncio
-import gc
 import re
 import ssl
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import pytest
 
 import zkwire
+from recipes import Counter
 from tests.support.client import cancelled, states_until
 from tests.support.everywhere import scene
 from zkwire import GetData
@@ -120,6 +120,7 @@ async def open_nothing(*_: object) -> Any:
         ({"max_in_flight": True}, TypeError, "max_in_flight must be a number of requests, 1 or more, not bool"),
         ({"max_in_flight": 1.5}, TypeError, "max_in_flight must be a number of requests, 1 or more, not float"),
         ({"max_in_flight": 0}, ValueError, "max_in_flight must be a number of requests, 1 or more, not 0"),
+        ({"request_timeout": 0}, ValueError, "request_timeout must be a number of seconds, at least 0.001, or None"),
         *(
             ({name: value}, error, f"{name} {message}")
             for name in ("request_limit", "reply_limit")
@@ -161,7 +162,7 @@ def test_an_option_that_no_session_can_have_is_refused_at_once(
         {"session_timeout": 0.001},
         {"within": 0},
         {"within": None},
-        {"max_in_flight": 1},
+        {"max_in_flight": 1, "request_timeout": 0.001},
         *({name: value} for name in ("request_limit", "reply_limit") for value in (1024, 2**31 - 1)),
         *({"session_id": value, "session_password": bytes(16)} for value in (2**63 - 1, -(2**63), 1)),
         {"session_id": 5, "session_password": bytearray(16)},
@@ -204,7 +205,6 @@ def test_the_class_of_clients_says_what_makes_them(recwarn: pytest.WarningsRecor
     for arguments in (("localhost:2181",), ("localhost:2181", "", 10.0, 0)):
         with pytest.raises(TypeError, match="a Client is not made by its class"):
             zkwire.Client(*arguments)
-    gc.collect()
     assert not recwarn.list
 
 
@@ -216,3 +216,34 @@ async def test_a_client_that_was_not_awaited_says_so() -> None:
     assert not hasattr(not_awaited, "nothing")
     with pytest.warns(RuntimeWarning, match="never awaited"):
         del not_awaited
+
+
+async def test_a_request_timeout_limits_each_request_of_a_verb_and_none_of_a_recipe_or_a_stream() -> None:
+    async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app", request_timeout=0.02) as zk:
+        session, server = zk.session_id, stage.server
+        await zk.unlimited.ensure_path("/a")
+        async with server.hold_replies(session=session):
+            adding = asyncio.ensure_future(Counter(zk, "/count").add(1))
+            reading = asyncio.ensure_future(anext(zk.data("/a")))
+            for call, what in (
+                (zk.get_and_watch("/a"), "getData /a"),
+                (zk.create("/e", ephemeral=True), "create /e"),
+                (zk.pipeline([GetData("/a"), zkwire.Sync("/")]), "sync /"),
+                (zk.ensure_path("/b"), "exists /b"),
+                (zk.delete_tree("/a"), "getChildren2 /a"),
+            ):
+                with pytest.raises(
+                    TimeoutError, match=f"^{what}: no answer within .* of 0.02 s: {zk.server} has not a"
+                ):
+                    await call
+            assert (adding.done(), reading.done()) == (False, False)
+        assert (await adding, (await reading) is None) == (1, False)
+        assert await zk.unlimited.exists("/e") is None, "as after a cancelled create"
+        with server.refuse_connections():
+            server.drop(session)
+            await states_until(zk.states(), zkwire.SessionState.SUSPENDED)
+            with pytest.raises(TimeoutError, match=f"create /never: .*: {zk.server} is not connected; a write may"):
+                await zk.create("/never")
+            with pytest.raises(TimeoutError):
+                await zk.add_auth("digest", b"bob:pw")
+        assert (await zk.unlimited.exists("/never"), zk.identity_count) == (None, 0)

@@ -35,6 +35,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         "auth": (),
         "sasl": None,
         "follow_config": False,
+        "request_timeout": None,
         "observer": None,
         "rng": None,
         "open_link": None,
