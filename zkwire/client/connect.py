@@ -196,8 +196,7 @@ def connect(
     if within is not None:
         check_number("within", within, int | float, "0 seconds or more, or None to wait for ever", least=0)
     if request_timeout is not None:
-        wanted = "a number of seconds, at least 0.001, or None for no limit"
-        check_number("request_timeout", request_timeout, int | float, wanted, least=0.001)
+        check_number("request_timeout", request_timeout, int | float, "0.001 seconds or more, or None", least=0.001)
     check_number("max_in_flight", max_in_flight, int, "a number of requests, 1 or more", least=1)
     for name, limit in (("request_limit", request_limit), ("reply_limit", reply_limit)):
         wanted = f"a number of bytes, at least {_LEAST_LIMIT} and at most {_MOST_LIMIT}"

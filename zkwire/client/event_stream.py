@@ -93,7 +93,7 @@ class EventStream(Stream["WatchEvent | Resync"]):
         except BaseException as error:
             self._is_set = False
             self._requester.requests.give_up(self._server_path, self)
-            if self._requester.is_over or not isinstance(error, SessionExpiredError):
+            if self._requester.requests.refusal is not None or not isinstance(error, SessionExpiredError):
                 raise
 
     # -- called by the session --------------------------------------------------------------------------------------

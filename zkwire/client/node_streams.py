@@ -166,7 +166,7 @@ class NodeStream(ValueStream[T | None]):
     def __init__(self, requester: Requester, path: str) -> None:
         self._requester = requester
         self._server_path = requester.server_path(path)
-        super().__init__(path, lambda: requester.is_over)
+        super().__init__(path, lambda: requester.requests.refusal is not None)
 
     async def _look(self) -> tuple[object, T | None]:
         while True:

@@ -217,11 +217,6 @@ class Requester:
         """The largest request that the servers accept, in bytes without its header."""
         return self.requests.request_limit - REQUEST_HEADER_SIZE
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the session has ended and no other will follow it."""
-        return self.requests.refusal is not None
-
 
 async def without_frames(verb: Coroutine[Any, Any, None]) -> None:
     """Await `verb`, which gets many answers, and empty the traceback of its error.
