@@ -118,7 +118,7 @@ class Barrier:
             getData.
         """
         checked_within(within)
-        async with bounded(within, f"the barrier {self.path} was not removed") as bound:
+        async with bounded(self._zk, within, f"the barrier {self.path} was not removed") as bound:
             seen: set[int] = set()
             await until_answered(self._zk, lambda: self._wait(bound, seen))
 

@@ -166,7 +166,7 @@ class Cache:
         if self._task is not None:
             raise RuntimeError(f"the cache of {self.path} has been entered already: make another one")
         try:
-            async with bounded(self._within, f"the cache of {self.path} was not complete") as bound:
+            async with bounded(self._zk, self._within, f"the cache of {self.path} was not complete") as bound:
                 self._task = asyncio.create_task(self._run(bound), name=f"cache of {self.path}")
                 self._task.add_done_callback(self._task_done)
                 await self._completed.wait()

@@ -84,7 +84,7 @@ class PersistentNode:
         """
         # A node that a create of this call has left, in a session that has expired since, is waited for in any case.
         waits_for = self._tried_in if within == 0 else None
-        async with bounded(within, f"{self.path} was not free"):
+        async with bounded(self._zk, within, f"{self.path} was not free"):
             await self._acquire(waits_for)
 
     async def keep(self) -> NoReturn:

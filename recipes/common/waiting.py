@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
+from zkwire import Client, SessionState
+
 T = TypeVar("T")
 
 # Seconds in which a caller that is leaving waits for an answer that it can do without, as for the end of a guaranteed
@@ -17,13 +19,13 @@ class Bound:
 
     Attributes:
         is_one_look: Whether the limit is 0 seconds.
-        message: The message of the TimeoutError.
         limit: The timer.
     """
 
-    def __init__(self, within: float | None, what: str) -> None:
+    def __init__(self, zk: Client, within: float | None, what: str) -> None:
         self.is_one_look: bool = within == 0
-        self.message: str = f"{what} within {within} s"
+        self._zk = zk
+        self._what = f"{what} within {within} s"
         self.limit: asyncio.Timeout = asyncio.timeout(within or None)
 
     def must_wait(self) -> None:
@@ -33,7 +35,11 @@ class Bound:
             TimeoutError: if the limit is 0 seconds; with any other limit this does nothing.
         """
         if self.is_one_look:
-            raise TimeoutError(self.message)
+            raise self.not_in_time()
+
+    def not_in_time(self) -> TimeoutError:
+        """Return the error when the time is up."""
+        return TimeoutError(f"{self._what}{describe_outage(self._zk)}")
 
     async def uncut(self, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work`, which the limit does not cut off; it goes on after a result that is false.
@@ -54,13 +60,19 @@ class Bound:
                 self.limit.reschedule(until)
 
 
+def describe_outage(zk: Client) -> str:
+    """Return the end of the message of a wait that has ended without a connection, otherwise ""."""
+    is_connected = zk.state is SessionState.CONNECTED
+    return "" if is_connected else f"; the client is not connected to a server that can write: {zk.state.value}"
+
+
 @asynccontextmanager
-async def bounded(within: float | None, what: str) -> AsyncIterator[Bound]:
+async def bounded(zk: Client, within: float | None, what: str) -> AsyncIterator[Bound]:
     """Limit the body to `within` seconds; None sets no limit, and 0 allows one look.
 
     ::
 
-        async with bounded(within, f"the barrier {path} was not removed") as bound:
+        async with bounded(zk, within, f"the barrier {path} was not removed") as bound:
             while True:
                 ...                          # look: return if the barrier is gone
                 bound.must_wait()            # within=0 ends here
@@ -76,11 +88,11 @@ async def bounded(within: float | None, what: str) -> AsyncIterator[Bound]:
     Raises:
         TimeoutError: if the time is up.  A TimeoutError of the body itself passes unchanged.
     """
-    bound = Bound(within, what)
+    bound = Bound(zk, within, what)
     try:
         async with bound.limit:
             yield bound
     except TimeoutError:
         if not bound.limit.expired():
             raise
-        raise TimeoutError(bound.message) from None
+        raise bound.not_in_time() from None

@@ -134,7 +134,7 @@ class DoubleBarrier:
         """Return the result of `work`, within its bound; if it fails, no node of ours stays."""
         self._is_busy = True
         try:
-            async with bounded(within, what) as bound:
+            async with bounded(self._zk, within, what) as bound:
                 return await until_answered(self._zk, lambda: work(bound), repeats=True)
         except BaseException:
             self._discard_own()

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.checks import checked_within, current_task, running_loop, same_loop
+from recipes.common.waiting import describe_outage
 from recipes.line.contenders import DIAGNOSTICS, Contender, WaitDiagnostics, holders_first, look
 from recipes.line.lease import Body, LockLostError
 from recipes.line.line import Line
@@ -311,7 +312,8 @@ class Locking(ABC, Generic[H]):
                 raise
         finally:
             DIAGNOSTICS.reset(outer)
-        raise TimeoutError(f"{self._described} was not free within {within} s{diagnostics.text}")
+        outage = describe_outage(self._zk)
+        raise TimeoutError(f"{self._described} was not free within {within} s{diagnostics.text}{outage}")
 
     async def try_acquire(self) -> H | None:
         """Return the lease if the lock is free at this moment, None otherwise; does not wait for a holder.

@@ -81,7 +81,9 @@ class Producer:
             await until_answered(self._zk, lambda: self._send(items, None, self._receipts.commit))
             return
         most = self._maxsize - len(items)
-        async with bounded(within, f"the queue {self._nodes.path} had no room for {len(items)} more") as bound:
+        async with bounded(
+            self._zk, within, f"the queue {self._nodes.path} had no room for {len(items)} more"
+        ) as bound:
             turn = self._putting_at_once if bound.is_one_look else self._putting
             async with turn:
                 await until_answered(self._zk, lambda: self._put_bounded(items, bound, most))

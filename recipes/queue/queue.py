@@ -231,7 +231,7 @@ class Queue:
         """Take an item that is there, or else wait for one; after an expired session begin again."""
         checked_within(within)
         await warn_if_wider(self._zk, self._nodes.entries, self._nodes.asked_acl)
-        async with bounded(within, f"the queue {self.path} had no item") as bound:
+        async with bounded(self._zk, within, f"the queue {self.path} had no item") as bound:
             take = partial(take_within, bound)
             taken = await until_answered(self._zk, take)
             if taken is not None:

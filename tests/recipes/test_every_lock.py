@@ -22,8 +22,8 @@ from recipes import (
 )
 from recipes.line.locking import Locking
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until_line
-from zkwire import Client, SessionClosedError
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until_line, until_state
+from zkwire import Client, SessionClosedError, SessionState
 from zkwire.testing import Server
 
 pytestmark = pytest.mark.limit(30)
@@ -79,6 +79,17 @@ async def test_a_timeout_works_while_no_server_answers(make: Make) -> None:
         with stage.server.paused(), pytest.raises(TimeoutError, match=P):
             await make(stage.zk).acquire(within=0.05)
         await nothing_stays(stage)
+
+
+@every_kind
+async def test_a_wait_that_ends_without_a_connection_says_so(make: Make) -> None:
+    async with scene(P) as stage, no_task_stays():
+        lock = make(stage.zk)
+        with stage.server.refuse_connections():
+            stage.server.drop()
+            await until_state(stage.zk, SessionState.SUSPENDED)
+            with pytest.raises(TimeoutError, match=r"free within 0.05 s; the client is not connected to .*: the conn"):
+                await lock.acquire(within=0.05)
 
 
 @every_kind

@@ -256,6 +256,12 @@ class Session(LinkOwner):
     async def _stay_connected(self) -> None:
         """Connect, and serve the connection until it is lost, again and again until the session has ended."""
         while not self._ended.done():
+            if self._time_left() <= 0:
+                self._expire(
+                    f"no server has answered for {timing.give_up_after(self.timeout):.3g} s, so that the session of"
+                    f" {self.timeout:.3g} s must be gone"
+                )
+                continue
             self._address = address = self._hosts.next()
             try:
                 link = await self._connect(address)
@@ -275,11 +281,6 @@ class Session(LinkOwner):
                     await self._clear_doubt(link, address, late)
             if self._ended.done():
                 return
-            if self._time_left() <= 0:
-                self._expire(
-                    f"no server has answered for {timing.give_up_after(self.timeout):.3g} s, so that the session of"
-                    f" {self.timeout:.3g} s must be gone"
-                )
             await asyncio.sleep(min(self._hosts.pause(), max(self._time_left(), 0)))
 
     def _failed(self, address: Address, error: OSError | errors.ProtocolError) -> None:

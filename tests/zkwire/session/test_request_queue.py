@@ -218,7 +218,7 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
             ("setData", "/a", "ConnectionLostError"),
             ("multi", None, ""),
             ("getData", "/a", ""),
-            ("exists", "/w", "NoNodeError"),
+            ("exists", "/w", ""),
             ("getChildren", "/", ""),
             ("setData", "/a", ""),
             ("getData", "/a", ""),
