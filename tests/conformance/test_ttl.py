@@ -50,7 +50,7 @@ async def test_transactions_and_pipelines_can_create_ttl_nodes(zk: Client, path:
 async def test_parents_of_a_ttl_node_are_persistent(proxy: Proxy, zk: Client, path: str) -> None:
     mark = proxy.mark()
     await zk.create(f"{path}/a/b", ttl=60, make_parents=True)
-    assert proxy.requests(mark) == ["createTTL", "create", "create", "createTTL"]
+    assert proxy.requests(mark) == ["createTTL", "exists", "exists", "create", "create", "createTTL"]
 
 
 @pytest.mark.parametrize("ttl", [0.001, 0.0014, 1, 1.5, LONGEST, 2**40 // 1000])
