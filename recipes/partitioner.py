@@ -11,10 +11,12 @@ from bisect import bisect_left
 from collections.abc import Collection, Coroutine, Hashable, Iterable, Sequence
 from hashlib import blake2b, shake_128
 from struct import Struct
+from sys import float_info
 from typing import Any, Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from recipes.common.background import BackgroundBlock
+from recipes.common.checks import check_number
 from recipes.common.this_process import one_line
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
@@ -196,10 +198,7 @@ class Partitioner(BackgroundBlock, Generic[P]):
         settle: float = 1.0,
         acl: Sequence[ACL] | None = None,
     ) -> None:
-        if isinstance(settle, bool) or not isinstance(settle, int | float):
-            raise TypeError(f"settle is a number of seconds, not {settle!r}")
-        if not 0 <= settle < float("inf"):
-            raise ValueError(f"settle is a number of seconds from 0, not {settle!r}")
+        check_number("settle is a number of seconds from 0", settle, 0, float_info.max, int | float)
         super().__init__(f"the Partitioner of {path}")
         self.path: str = validate_path(path)
         self.name: str = name or zk.unique_id()

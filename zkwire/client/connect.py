@@ -5,12 +5,11 @@ import ssl as tls
 import warnings
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from functools import partial
-from types import UnionType
 from typing import TYPE_CHECKING, Any, Final
 
 from zkwire.client.client import Client
 from zkwire.client.follow_config import follow_config as follow
-from zkwire.client.requester import check_number
+from zkwire.client.requester import check_kind, check_number
 from zkwire.session import credentials, hosts
 from zkwire.session.credentials import scrub_traceback
 from zkwire.session.observer import Observer
@@ -187,7 +186,7 @@ def connect(
         may not read the request; then the session ends by its timeout.
     """
     addresses, chroot = hosts.parse(connect_string)
-    _check("session_timeout", session_timeout, int | float, "a number of seconds")
+    check_kind("session_timeout", session_timeout, int | float, "a number of seconds")
     if session_timeout > timing.LONGEST:
         meant = f": for milliseconds give {session_timeout / 1000:g}" if session_timeout < 1000 * timing.LONGEST else ""
         raise ValueError(f"session_timeout is in seconds, and {session_timeout!r} are more than an hour{meant}")
@@ -202,7 +201,7 @@ def connect(
         wanted = f"a number of bytes, at least {_LEAST_LIMIT} and at most {_MOST_LIMIT}"
         check_number(name, limit, int, wanted, least=_LEAST_LIMIT, most=_MOST_LIMIT)
     check_number("session_id", session_id, int, "an int of 64 bits", least=-(2**63), most=2**63 - 1)
-    _check("session_password", session_password, bytes | bytearray | memoryview, "bytes")
+    check_kind("session_password", session_password, bytes | bytearray | memoryview, "bytes")
     if session_id and len(session_password) != _PASSWORD_BYTES:
         raise ValueError(
             f"to resume session {printed(session_id)}, give its session_password of {_PASSWORD_BYTES} bytes"
@@ -210,7 +209,7 @@ def connect(
     if session_password and not session_id:
         raise ValueError("a session_password needs a session_id")
     if least_timeout is not None:
-        _check("least_timeout", least_timeout, int | float, "a number of seconds")
+        check_kind("least_timeout", least_timeout, int | float, "a number of seconds")
         if not session_id or not 0 < least_timeout <= timing.LONGEST:
             raise ValueError(
                 f"least_timeout must be a positive number of seconds and needs a session_id, not {least_timeout!r}"
@@ -227,7 +226,7 @@ def connect(
             f"sasl must have the methods start and step, as zkwire.DigestMD5 has; a {type(sasl).__name__} has not"
         )
     if observer is not None:
-        _check("observer", observer, Observer, "a zkwire.Observer")
+        check_kind("observer", observer, Observer, "a zkwire.Observer")
     # Not a random.Random(): the names of nodes show its output, and with enough of that its later output can be
     # computed, SASL's nonces and the names of future nodes included.
     rng = rng or random.SystemRandom()
@@ -251,12 +250,6 @@ def connect(
         "request_timeout": request_timeout,
     }
     return _ConnectContext(partial(_connected, chroot, within, bool(follow_config), bool(ssl), options))
-
-
-def _check(name: str, value: object, kind: type | UnionType, wanted: str) -> None:
-    """Raise TypeError if `value` is not of the type `kind`, or is a bool."""
-    if isinstance(value, bool) or not isinstance(value, kind):
-        raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")
 
 
 def _pair(each: object) -> Sequence[object]:

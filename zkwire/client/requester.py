@@ -363,10 +363,15 @@ def checked_data(data: Data) -> bytes | None:
     raise TypeError(f"data must be bytes, not {type(data).__name__}: encode it")
 
 
-def check_number(name: str, value: Any, kind: Any, wanted: str, *, least: float, most: float = float("inf")) -> None:
-    """Raise TypeError if `value` is not of the type `kind`, or is a bool; ValueError if it is out of bounds."""
+def check_kind(name: str, value: object, kind: Any, wanted: str) -> None:
+    """Raise TypeError if `value` is not of the type `kind`, or is a bool."""
     if isinstance(value, bool) or not isinstance(value, kind):
         raise TypeError(f"{name} must be {wanted}, not {type(value).__name__}")  # it may be a misplaced password
+
+
+def check_number(name: str, value: Any, kind: Any, wanted: str, *, least: float, most: float = float("inf")) -> None:
+    """Do the same as `check_kind`; raise ValueError if `value` is out of bounds."""
+    check_kind(name, value, kind, wanted)
     if not least <= value <= most:  # written so that a NaN is refused too
         raise ValueError(f"{name} must be {wanted}, not {value!r}")
 

@@ -10,29 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from zkwire import paths
+from zkwire import errors, paths
 from zkwire.client.operations import Create
 from zkwire.client.requester import Requester, Verbs, creation, without_frames
-from zkwire.errors import (
-    ConnectionLostError,
-    NoAuthError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    ServerError,
-    ZooKeeperError,
-)
 from zkwire.session.request_queue import RequestTooLargeError
+from zkwire.wire import requests as wire
 from zkwire.wire.multi import MultiReply, MultiRequest, batched
 from zkwire.wire.records import ACL, OPEN_ACL
-from zkwire.wire.requests import (
-    DeleteRequest,
-    ExistsRequest,
-    GetChildren2Request,
-    GetChildrenRequest,
-    Request,
-    StatReply,
-)
 from zkwire.wire.watch_table import WatchKind
 
 _PROTECTED: Final = ("/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config")
@@ -99,11 +83,11 @@ class Trees(Verbs):
     async def _delete_tree(self, path: str, root: str) -> None:
         requester = self._requester
         root_czxid = None
-        remaining: list[ZooKeeperError] = []
+        remaining: list[errors.ZooKeeperError] = []
         for attempt in range(_MOST_ROUNDS):
             try:
-                reply = await requester.ask(GetChildren2Request(root, False))
-            except NoNodeError:
+                reply = await requester.ask(wire.GetChildren2Request(root, False))
+            except errors.NoNodeError:
                 if root_czxid is None:
                     raise
                 return
@@ -114,7 +98,7 @@ class Trees(Verbs):
             listing = _Listing(path, root)
             listing.add(root, reply.children)
             await listing.complete(requester)
-            deletes: list[Request[Any]] = [DeleteRequest(node, -1) for node in reversed(listing.tree)]
+            deletes: list[wire.Request[Any]] = [wire.DeleteRequest(node, -1) for node in reversed(listing.tree)]
             if attempt == 0:
                 # The usual case: no other client changes the tree, so that transactions succeed.
                 batches = batched(deletes, min(_MOST_BYTES, requester.body_limit), _MOST_DELETES)
@@ -122,17 +106,17 @@ class Trees(Verbs):
                     return
                 continue
             # Another client changes the tree: delete each node by itself, so that one refusal does not undo the others.
-            errors = await _errors(requester, deletes)
-            remaining = [error for error in errors if not isinstance(error, NoNodeError)]
+            failed = await _errors(requester, deletes)
+            remaining = [error for error in failed if not isinstance(error, errors.NoNodeError)]
             if not remaining:
                 return
             for error in remaining:
-                if not isinstance(error, NotEmptyError | ConnectionLostError):
+                if not isinstance(error, errors.NotEmptyError | errors.ConnectionLostError):
                     raise error
             if listing.refusal is not None:  # nodes that we may not list keep the tree: no attempt can succeed
                 raise listing.refusal
         error = remaining[0]
-        if isinstance(error, ServerError):
+        if isinstance(error, errors.ServerError):
             error.hint = "nodes are created below it as fast as they are deleted"
         raise error
 
@@ -141,27 +125,29 @@ class Trees(Verbs):
         above = paths.ancestors(path)
         creates = [creation("", Create(each, container=container and each == path, acl=acl)) for each in above]
         while True:
-            found = await self._answers([ExistsRequest(each, False) for each in above])
-            if not found or isinstance(found[-1], StatReply):
+            found = await self._answers([wire.ExistsRequest(each, False) for each in above])
+            if not found or isinstance(found[-1], wire.StatReply):
                 return
-            missing = [each for each, stat in zip(creates, found, strict=True) if not isinstance(stat, StatReply)]
+            missing = [each for each, stat in zip(creates, found, strict=True) if not isinstance(stat, wire.StatReply)]
             # If this is cancelled, nodes that exist by now stay: another client may have found one already.
             answers = await self._answers(missing)
             failures = [
-                each for each in answers if isinstance(each, ZooKeeperError) and not isinstance(each, NodeExistsError)
+                each
+                for each in answers
+                if isinstance(each, errors.ZooKeeperError) and not isinstance(each, errors.NodeExistsError)
             ]
             if not failures or failures[-1] is not answers[-1]:
                 return
-            if isinstance(answers[-1], NoAuthError):
+            if isinstance(answers[-1], errors.NoAuthError):
                 # The server checks the permission to create first: NoAuth says nothing about whether the node exists.
-                with contextlib.suppress(NoNodeError):
-                    await self._requester.ask(ExistsRequest(path, False))
+                with contextlib.suppress(errors.NoNodeError):
+                    await self._requester.ask(wire.ExistsRequest(path, False))
                     return
             # NoNode: another client has deleted a node above meanwhile.
-            if not isinstance(failures[0], NoNodeError | ConnectionLostError):
+            if not isinstance(failures[0], errors.NoNodeError | errors.ConnectionLostError):
                 raise failures[0]
 
-    async def _answers(self, requests: Iterable[Request[Any]]) -> list[Any]:
+    async def _answers(self, requests: Iterable[wire.Request[Any]]) -> list[Any]:
         return await self._requester.ask_all([(request, None, WatchKind.DATA) for request in requests])
 
 
@@ -179,7 +165,7 @@ class _Listing:
 
     def __init__(self, path: str, root: str) -> None:
         self.tree = [root]
-        self.refusal: NoAuthError | None = None
+        self.refusal: errors.NoAuthError | None = None
         self._path = path
         self._size = 0
         self._next_level: list[str] = []
@@ -188,7 +174,7 @@ class _Listing:
         """Add the children of `parent`, or raise ZooKeeperError when the tree is too large."""
         self._size += len(names) * (len(parent) + 1 + _NODE_SIZE) + sum(map(len, names))
         if self._size > _MOST_LISTED:
-            raise ZooKeeperError(
+            raise errors.ZooKeeperError(
                 f"{self._path}: the tree has too many nodes to be listed at once: delete the trees below it one by one"
             )
         self._next_level += [paths.join(parent, name) for name in names]
@@ -197,48 +183,48 @@ class _Listing:
         """List the tree level by level, from the nodes that were added."""
         while self._next_level:
             level, self._next_level = self._next_level, []
-            await ask_each(requester, (GetChildrenRequest(path, False) for path in level), self._listed)
+            await ask_each(requester, (wire.GetChildrenRequest(path, False) for path in level), self._listed)
 
-    def _listed(self, request: Request[Any], answer: Any) -> None:
+    def _listed(self, request: wire.Request[Any], answer: Any) -> None:
         path = request.subject or ""
-        if isinstance(answer, NoNodeError):  # another client was faster
+        if isinstance(answer, errors.NoNodeError):  # another client was faster
             return
         self.tree.append(path)
-        if isinstance(answer, NoAuthError):
+        if isinstance(answer, errors.NoAuthError):
             self.refusal = answer  # not the end: if it has no children, the parent's permissions suffice to delete it
-        elif isinstance(answer, ZooKeeperError):
+        elif isinstance(answer, errors.ZooKeeperError):
             raise answer
         else:
             self.add(path, answer.children)
 
 
-async def _errors(requester: Requester, requests: Iterable[Request[Any]]) -> list[ZooKeeperError]:
+async def _errors(requester: Requester, requests: Iterable[wire.Request[Any]]) -> list[errors.ZooKeeperError]:
     """Send deletes, or transactions of deletes, all in one write, and return the errors of those that failed."""
-    errors: list[ZooKeeperError] = []
+    failed: list[errors.ZooKeeperError] = []
 
-    def take(request: Request[Any], answer: Any) -> None:
+    def take(request: wire.Request[Any], answer: Any) -> None:
         if isinstance(answer, MultiReply) and answer.error:
             answer = requester.refusal(answer.error, request)
-        if isinstance(answer, ZooKeeperError):
-            errors.append(answer)
+        if isinstance(answer, errors.ZooKeeperError):
+            failed.append(answer)
 
     await ask_each(requester, requests, take)
-    return errors
+    return failed
 
 
 async def ask_each(
-    requester: Requester, requests: Iterable[Request[Any]], take: Callable[[Request[Any], Any], None]
+    requester: Requester, requests: Iterable[wire.Request[Any]], take: Callable[[wire.Request[Any], Any], None]
 ) -> None:
     """Send `requests`, and call `take` with each one and its reply, ServerError or ConnectionLostError, in order.
 
     Unlike `Requester.ask_all` it keeps no replies, so that they may be many and large, and leaves no more than 10,000
     unanswered.  If `take` raises an error, the requests that are left are abandoned.
     """
-    pending: deque[tuple[asyncio.Future[Any], Request[Any]]] = deque()
+    pending: deque[tuple[asyncio.Future[Any], wire.Request[Any]]] = deque()
 
     async def take_first() -> None:
         future, request = pending[0]
-        with contextlib.suppress(ServerError, ConnectionLostError):
+        with contextlib.suppress(errors.ServerError, errors.ConnectionLostError):
             await future
         pending.popleft()
         error = future.exception()

