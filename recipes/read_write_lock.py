@@ -27,6 +27,7 @@ from recipes.line.line import Line
 from recipes.line.locking import H, LineLock, Locking
 from recipes.line.position import every_contender
 from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX, Ticket, VersionedWriter, is_ticket, is_writer
+from recipes.line.waiting import Rules
 from zkwire import ACL, Client, Transaction, join_path, validate_path
 
 # With prefer="readers", writers queue below this node before they take a ticket.  Its name has no sequence number, so
@@ -361,10 +362,9 @@ class ReadWriteLock:
         line = partial(Line, zk, path, data=data, acl=acl)
         # ahead=0: readers that wait for one writer watch that writer only.  A watch on the writer before it would wake
         # them all for nothing.
-        reads = line(
-            prefix=READ_PREFIX, blocks=is_writer, ahead=0, ignores_shared=True, looks_first=prefer == "writers"
-        )
-        writes = line(prefix=WRITE_PREFIX, links=_LINKS, looks_first=prefer == "readers")
+        shared = partial(Rules, blocks=is_writer, ahead=0, ignores_shared=True, looks_first=prefer == "writers")
+        reads = line(prefix=READ_PREFIX, rules=shared)
+        writes = line(prefix=WRITE_PREFIX, links=_LINKS, rules=partial(Rules, looks_first=prefer == "readers"))
         gate = Line(zk, join_path(path, _GATE), acl=acl, container=path) if prefer == "readers" else None
         self._read_lock = _ReadLock(zk, reads, holders, is_writer if prefer == "writers" else None)
         self._write_lock = _WriteLock(zk, writes, holders, data, gate)

@@ -17,6 +17,7 @@ from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import LineLock
 from recipes.line.ticket import Ticket
+from recipes.line.waiting import Rules
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, join_path, validate_path
 
 PREFIX: Final = "lease-"  # Curator's
@@ -116,7 +117,7 @@ class Semaphore(LineLock[Lease]):
             zk,
             validate_path(path),
             prefix=PREFIX,
-            slots=self._agreed_permits,
+            rules=lambda known: Rules(known, slots=self._agreed_permits),
             parent_data=self._initial_data,
             data=data,
             acl=acl,

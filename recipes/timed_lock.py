@@ -9,7 +9,6 @@ it, see `recipes.line.ticket_data`.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -30,19 +29,6 @@ _LIMIT_PASSED: Final = "its time limit has passed"
 _LOOK_EVERY: Final = 1.0
 
 
-@dataclass(slots=True, eq=False)
-class _Extension:
-    """A call of `extend` that is under way.
-
-    Attributes:
-        end: Until when the lease may be held once the server has answered, on the lease's clock.
-        bound: A timeout by which the call is stopped as soon as the lease is over.
-    """
-
-    end: float
-    bound: asyncio.Timeout = field(default_factory=partial(asyncio.timeout, None))
-
-
 class TimedLease(Lease):
     """A lease that ends when its time limit passes, unless it is extended.  It has all that Lease has.
 
@@ -57,7 +43,9 @@ class TimedLease(Lease):
         self._end = asyncio.get_running_loop().time() + limit
         self._data = data
         self._writer = VersionedWriter(zk, ticket)
-        self._extensions: set[_Extension] = set()
+        # The calls of `extend` that are under way: a timeout by which each is stopped as soon as the lease is over, and
+        # until when the lease may be held once the server has answered it, on the lease's clock.
+        self._extensions: dict[asyncio.Timeout, float] = {}
         self._first_write: asyncio.Task[None] | None = None
         super().__init__(zk, ticket)
         self._alarm = self._loop.call_later(min(limit, _LOOK_EVERY), self._check_limit)
@@ -93,19 +81,19 @@ class TimedLease(Lease):
         if end < self._end:
             self._set_end(end)
         # The waiting clients may have read our new limit before an older call gets its answer.
-        for older in self._extensions:
-            older.end = min(older.end, end)
-        extension = _Extension(end)
-        self._extensions.add(extension)
+        for older, its_end in self._extensions.items():
+            self._extensions[older] = min(its_end, end)
+        bound = asyncio.timeout(None)
+        self._extensions[bound] = end
         try:
-            async with extension.bound:
+            async with bound:
                 await self._write_limit(end)
                 self.check()
-                self._set_end(extension.end)
+                self._set_end(self._extensions[bound])
         except TimeoutError:
             self.check()  # raises, because `bound` has stopped us at the end of the lease
         finally:
-            self._extensions.discard(extension)
+            self._extensions.pop(bound, None)
 
     def _set_end(self, end: float) -> None:
         self._end = end
@@ -165,9 +153,9 @@ class TimedLease(Lease):
             self._first_write.cancel()
         # A timeout, not task.cancel(): `extend` runs in the caller's task, which may be cancelled at the same moment,
         # for the same loss or from elsewhere.  asyncio.timeout takes back its own cancellation only.
-        extensions, self._extensions = self._extensions, set()
-        for extension in extensions:
-            extension.bound.reschedule(self._loop.time())
+        bounds, self._extensions = self._extensions, {}
+        for bound in bounds:
+            bound.reschedule(self._loop.time())
 
 
 class TimedLock(LineLock[TimedLease]):

@@ -20,8 +20,7 @@ from recipes.common.retrying import any_transient, pause_if_transient, raise_unl
 from recipes.common.shared_nodes import make_container
 from recipes.common.this_process import or_described
 from recipes.line.contenders import diagnose_before
-from recipes.line.known import known_of, line_of
-from recipes.line.position import every_contender
+from recipes.line.known import KnownLine, known_of, line_of
 from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode
 from recipes.line.ticket_data import HashChain
 from recipes.line.waiting import EvictedError, Rules, WaitingTicket, certify, ranked
@@ -34,13 +33,12 @@ class Line:
     Args:
         path: The line's node, created as a container when it is missing.
         prefix: The part of our tickets' names between the unique id and the number.
-        blocks: See Rules, as for `slots`, `ahead` and `ignores_shared`.
+        rules: Returns which tickets wait for which, given what the client knows of the line.
         data: The data of the tickets' nodes; None: this process, described.
         acl: The ACL of all nodes; None: all clients may use the node at `path`, and a ticket has `own_acl`.
         parent_data: Returns the data of the node at `path`, if it has to be created.
         container: The topmost node above the tickets that is created as a container, `path` by default.
         links: How many links the hash chain of a ticket's name has; 0 for a ticket that writes nothing into its node.
-        looks_first: See Rules.
         creates_at_once: Whether a node that is not known to exist is created in the first write, or only when the
             server has said that it is missing.
     """
@@ -51,16 +49,12 @@ class Line:
         path: str,
         *,
         prefix: str = LOCK_PREFIX,
-        blocks: Callable[[str], bool] = every_contender,
-        slots: int | Callable[[bytes], int] = 1,
-        ahead: int = 1,
-        ignores_shared: bool = False,
+        rules: Callable[[KnownLine], Rules] = Rules,
         data: bytes | None = None,
         acl: Sequence[ACL] | None = None,
         parent_data: Callable[[], bytes] = bytes,
         container: str | None = None,
         links: int = 0,
-        looks_first: bool = False,
         creates_at_once: bool = True,
     ) -> None:
         self._zk = zk.unlimited
@@ -76,7 +70,7 @@ class Line:
         self._creates_at_once = creates_at_once
         self._known = line_of(self._zk, path)
         self._parents = known_of(self._zk).parents
-        self._rules = Rules(self._known, blocks, slots, ahead, ignores_shared, looks_first)
+        self._rules = rules(self._known)
 
     async def acquire(self) -> Ticket:
         """Take a ticket, wait until it owns, and return it; if its node is lost while it waits, take a new one.

@@ -42,7 +42,7 @@ async def test_a_server_that_comes_back_in_time_ends_the_session_and_no_other_on
                 await reading
         else:
             await reading
-        assert len(server.machine.sessions) == 0
+        assert len(server.machine.sessions.by_id) == 0
         assert zk.state is CLOSED
 
 
@@ -61,7 +61,7 @@ async def test_a_connection_lost_while_closing_is_followed_by_another(
         server.drop()
         server.is_holding, server.strike = False, lambda wire, sent: None
         await closing
-        assert len(server.machine.sessions) == 0
+        assert len(server.machine.sessions.by_id) == 0
         assert server.names() == ["closeSession", "connect", *["closeSession"] * (not reaches)]
         seen = [CONNECTED, SUSPENDED, CLOSED] if reaches else [CONNECTED, SUSPENDED, CONNECTED, CLOSED]
         assert [state async for state in states] == seen
@@ -99,4 +99,4 @@ async def test_nothing_is_accepted_and_nothing_is_certain_while_the_client_close
         assert server.names()[-1] == "closeSession"  # and no ping: a client that closes does not move
         server.release()
         await closing
-        assert len(server.machine.sessions) == 0
+        assert len(server.machine.sessions.by_id) == 0

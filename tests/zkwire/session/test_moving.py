@@ -90,7 +90,7 @@ async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_co
         await ending
         assert server.names() == ["create", "ping", "closeSession"]
         assert [state async for state in states] == [CONNECTED, CLOSED]
-        assert len(server.machine.sessions) == 0
+        assert len(server.machine.sessions.by_id) == 0
 
 
 # -- closing with the session kept ------------------------------------------------------------------------------------

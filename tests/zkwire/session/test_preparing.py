@@ -54,7 +54,7 @@ async def test_the_first_time_another_session_asks_what_the_server_grants() -> N
         await resumed(zk)
         assert asked(server)[:4] == [*ASKED, ("b", "connect")]
         assert (zk.session_id, zk.least_timeout) == (first, 4.0)
-        assert len(server.machine.sessions) == 1
+        assert len(server.machine.sessions.by_id) == 1
         server.drop()
         await resumed(zk)
         assert asked(server)[:1] == [("a", "connect")]
@@ -112,7 +112,7 @@ async def test_the_session_that_asks_is_used_again_and_a_new_one_is_made_when_it
         server.refused = {"a"}
         await resumed(zk)
         assert zk.server == "b:2181"
-        assert len(server.machine.sessions) == 1
+        assert len(server.machine.sessions.by_id) == 1
 
 
 @in_virtual_time

@@ -51,7 +51,7 @@ async def test_a_witness_makes_a_short_session_known_to_the_leader_and_is_silent
         ("connect", pytest.approx(1.6 * TIMEOUT)),
     ]
     assert not server.open_wires
-    assert len(server.machine.sessions) == 0
+    assert len(server.machine.sessions.by_id) == 0
 
 
 @in_virtual_time

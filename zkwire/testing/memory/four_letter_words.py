@@ -119,13 +119,13 @@ def _mntr(machine: Machine) -> str:
         "zk_avg_latency": 0.0,
         "zk_outstanding_requests": 0,
         "zk_znode_count": len(machine.tree.nodes),
-        "zk_global_sessions": len(machine.sessions),
+        "zk_global_sessions": len(machine.sessions.by_id),
         "zk_packets_sent": machine.sent,
         "zk_packets_received": machine.received,
         "zk_watch_count": sum(1 for kinds in (SEE_DATA, SEE_CHILDREN) for _ in machine.watches.seeing(kinds)),
         "zk_min_latency": 0,
         "zk_max_latency": 0,
-        "zk_approximate_data_size": machine.tree.data_size(),
+        "zk_approximate_data_size": sum(len(path) + len(node.data or b"") for path, node in machine.tree.nodes.items()),
         "zk_local_sessions": 0,
         "zk_uptime": _milliseconds(machine.now - machine.start),
     }
@@ -136,7 +136,7 @@ def _dump(machine: Machine) -> str:
     ends: dict[int, list[int]] = {}
     for session in machine.sessions.by_id.values():
         ends.setdefault(session.ends_ms, []).append(session.id)
-    lines = ["SessionTracker dump:", f"Session Sets ({len(ends)})/({len(machine.sessions)}):"]
+    lines = ["SessionTracker dump:", f"Session Sets ({len(ends)})/({len(machine.sessions.by_id)}):"]
     for end, ids in sorted(ends.items()):
         lines.append(f"{len(ids)} expire at {_date((machine.wall_ms() + end) / 1000 - machine.now)}:")
         lines += [f"\t{session_id % 2**64:#x}" for session_id in ids]

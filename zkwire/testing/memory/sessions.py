@@ -44,9 +44,6 @@ class Sessions(Generic[C]):
         self._tick = max(round(tick_time * 1000), 1)
         self._next_id = 0
 
-    def __len__(self) -> int:
-        return len(self.by_id)
-
     def create(self) -> ServerSession[C]:
         """Begin a session with an id that no other session has had; its first `touch` gives it its end."""
         session: ServerSession[C] = ServerSession(self._next_id)

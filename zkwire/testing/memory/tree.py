@@ -160,10 +160,6 @@ class Tree:
             path for path, node in self.nodes.items() if node.owner < 0 and not node.children and node.is_due(now)
         )
 
-    def data_size(self) -> int:
-        """Return about how many bytes all paths and data have."""
-        return sum(len(path) + len(node.data or b"") for path, node in self.nodes.items())
-
     # -- a multi: all or nothing --------------------------------------------------------------------------
 
     def begin(self) -> None:
