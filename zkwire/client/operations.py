@@ -40,10 +40,12 @@ class Operation(Generic[T]):
     __slots__ = ()
 
 
+@dataclass(slots=True)
 class Read(Operation[T]):
     """The base of the operations that `get_many` takes."""
 
-    __slots__ = ()
+    path: str
+    into: WatchSet | None = None
 
 
 @dataclass(slots=True)
@@ -75,7 +77,6 @@ class Create(Operation[tuple[str, Stat]]):
     recover: bool = False
 
 
-@dataclass(slots=True)
 class GetData(Read[Node]):
     """The operation `get`; its result is the Node.
 
@@ -84,11 +85,9 @@ class GetData(Read[Node]):
         into: A WatchSet: then the operation is `get_and_watch` into that set.
     """
 
-    path: str
-    into: WatchSet | None = None
+    __slots__ = ()
 
 
-@dataclass(slots=True)
 class GetChildren(Read[list[str]]):
     """The operation `get_children`; its result is the names.
 
@@ -97,8 +96,7 @@ class GetChildren(Read[list[str]]):
         into: A WatchSet: then the operation is `get_children_and_watch` into that set.
     """
 
-    path: str
-    into: WatchSet | None = None
+    __slots__ = ()
 
 
 @dataclass(slots=True)

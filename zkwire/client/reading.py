@@ -11,14 +11,7 @@ from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import NoNodeError, ServerError, ZooKeeperError
 from zkwire.wire.multi import MultiReadRequest, batched
 from zkwire.wire.records import Stat
-from zkwire.wire.requests import (
-    ExistsRequest,
-    GetChildren2Request,
-    GetChildrenRequest,
-    GetDataRequest,
-    Request,
-    SyncRequest,
-)
+from zkwire.wire.requests import ExistsRequest, GetChildren2Request, GetChildrenRequest, GetDataRequest, SyncRequest
 from zkwire.wire.watch_table import WatchKind
 
 T = TypeVar("T")
@@ -186,13 +179,12 @@ class Reading(Verbs):
             UnimplementedError: If the server is older; it also closes the connection: use `pipeline` there.
             ProtocolError: If the answer is larger than the `reply_limit` of `connect`, 64 MiB.
         """
-        requests: list[Request[Any]] = []
         for read in reads:
             if not isinstance(read, GetData | GetChildren):
                 raise TypeError(f"get_many takes GetData and GetChildren, not {read!r}")
             if read.into is not None:
                 raise ValueError(f"{read.path}: get_many sets no watches; leave `into` out, or use pipeline")
-            requests.append(self._requester.request_of(read)[0])
+        requests = [self._requester.request_of(read)[0] for read in reads]
         batches = batched(requests, self._requester.body_limit)
         replies = await self._requester.ask_all([(MultiReadRequest(each), None, WatchKind.DATA) for each in batches])
         answers: list[Any] = []
