@@ -125,13 +125,9 @@ def _fetch_jars(version: str, into: Path, work: Path) -> None:
         url = _run(work / "tools", sys.executable, "-c", PRINT_CENTRAL).strip()
     jars = work / version
     jars.mkdir()
-    download(url, {path: digest for path, digest in JARS[version].items() if _is_for_this_platform(path)}, jars)
+    others = {path for path in JARS[version] if (named := _PLATFORM.search(path)) and named[1] != _this_platform()}
+    download(url, {path: digest for path, digest in JARS[version].items() if path not in others}, jars)
     _put_in_place(jars, into / version, Path(f"zookeeper-{version}.jar"))
-
-
-def _is_for_this_platform(path: str) -> bool:
-    named = _PLATFORM.search(path)
-    return named is None or named[1] == _this_platform()
 
 
 def _install(requirement: str, into: Path, *options: str) -> None:

@@ -6,8 +6,6 @@ server can be used by several event loops, one after the other.
 """
 
 import asyncio
-import base64
-import hashlib
 import os
 import re
 import shutil
@@ -21,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self, TypedDict
 
+from zkwire.testing.memory.access import digest_id
 from zkwire.testing.real.certificates import Certificates
 from zkwire.testing.real.folders import OwnFolder
 from zkwire.testing.real.installation import find_java, find_zookeeper
@@ -401,8 +400,8 @@ class RealServer:
         """Start the process."""
         own = []
         if self._super_password is not None:
-            digest = base64.b64encode(hashlib.sha1(f"super:{self._super_password}".encode()).digest()).decode()
-            own.append(f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{digest}")
+            identity = digest_id(f"super:{self._super_password}")
+            own.append(f"-Dzookeeper.DigestAuthenticationProvider.superDigest={identity}")
         if self._sasl_users is not None:
             own.append(f"-Djava.security.auth.login.config={self.folder / 'jaas.conf'}")
         command = [
