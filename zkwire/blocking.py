@@ -68,21 +68,23 @@ class Portal:
         Cancellation:
             A KeyboardInterrupt leaves no thread.
         """
-        if self._thread is not None:
-            raise RuntimeError("this portal has been started before: make a new one")
         started: Future[None] = Future()
         # A daemon: the interpreter waits for any other thread before it calls what `atexit` knows.
         thread = threading.Thread(target=self._run, args=(started,), name="zkwire portal", daemon=True)
-        thread.start()
-        self._thread, self._process = thread, os.getpid()
+        with self._lock:
+            if self._thread is not None:
+                raise RuntimeError("this portal has been started before: make a new one")
+            self._thread, self._process = thread, os.getpid()
         try:
+            thread.start()
             started.result()
         except BaseException:
-            if started.exception() is None:  # a KeyboardInterrupt of this wait
+            if not started.cancel() and started.exception() is None:  # a KeyboardInterrupt of this wait
                 self.stop()
-            else:
-                thread.join()
+            else:  # a thread that has not begun by now does nothing
                 self._thread = None
+            if thread.ident is not None:
+                thread.join()
             raise
         atexit.register(self.stop)
         return self
@@ -249,6 +251,8 @@ class Portal:
         return None
 
     def _run(self, started: Future[None]) -> None:
+        if not started.set_running_or_notify_cancel():
+            return
         try:
             with asyncio.Runner() as runner:
                 runner.run(self._until_stopped(started))

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -255,6 +256,41 @@ def test_an_interrupt_and_stop_end_the_entering_of_a_context_that_swallows_it(er
             pytest.fail("the block has begun")
     assert left == ["left"]
     portal.stop()
+
+
+def test_of_two_threads_that_start_a_portal_at_once_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    both, portal = threading.Barrier(2), Portal()
+
+    class Thread(threading.Thread):
+        def __init__(self, **named: Any) -> None:
+            if named["name"] == "zkwire portal":
+                both.wait()
+            super().__init__(**named)
+
+    with monkeypatch.context() as patch, ThreadPoolExecutor() as pool:
+        patch.setattr(threading, "Thread", Thread)
+        errors = [each.exception() for each in [pool.submit(portal.start) for _ in range(2)]]
+    portal.stop()
+    assert sorted(str(each) for each in errors) == ["None", "this portal has been started before: make a new one"]
+
+
+@pytest.mark.parametrize("begins", [False, True])
+def test_an_interrupt_while_the_thread_is_started_leaves_none(begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    portal, start = Portal(), threading.Thread.start
+
+    def interrupted(thread: threading.Thread) -> None:
+        if begins:
+            start(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            portal.start()
+    assert not [thread for thread in threading.enumerate() if thread.name == "zkwire portal"]
+    if not begins:
+        assert portal.start().call(int, "7") == 7
+        portal.stop()
 
 
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt])

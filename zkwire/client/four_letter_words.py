@@ -8,6 +8,7 @@ import re
 from ssl import SSLContext
 from typing import Any, Final, Literal, TypeAlias, overload
 
+from zkwire.client.requester import check_number
 from zkwire.errors import ProtocolError, UnimplementedError, ZooKeeperError
 from zkwire.session import hosts, probe
 from zkwire.session.opening import opener_of
@@ -88,6 +89,7 @@ async def four_letter_word(host: str, word: str, *, within: float = 5.0, ssl: _T
     if word == "stmk":
         raise ValueError("the word 'stmk' needs a trace mask, which zkwire cannot send")
     opener, most = opener_of(ssl), _MOST.get(word, _MOST_TEXT)
+    check_number("within", within, int | float, "a number of seconds from 0 to a day", least=0, most=24 * 3600)
     limit = asyncio.timeout(within)
     try:
         async with limit:
