@@ -5,6 +5,7 @@
     │    ├─ NoNodeError  NodeExistsError  BadVersionError  NotEmptyError  NoAuthError ...
     │    └─ TransactionError        one operation of a transaction was refused, so none was applied
     ├─ ConnectionLostError          .maybe_applied: can the write have happened?
+    ├─ NoAnswerError                a TimeoutError: no answer within the `request_timeout` of the client
     ├─ SessionError
     │    ├─ SessionExpiredError     the session and its ephemeral nodes are gone
     │    ├─ AuthFailedError         the server refused the credentials
@@ -28,6 +29,7 @@ __all__ = [
     "InvalidACLError",
     "MarshallingError",
     "NewConfigNoQuorumError",
+    "NoAnswerError",
     "NoAuthError",
     "NoChildrenForEphemeralsError",
     "NoNodeError",
@@ -81,13 +83,15 @@ def explained(error: BaseException) -> str:
     return str(error) or _WITHOUT_TEXT.get(type(error), f"{type(error).__name__} without a text")
 
 
-def _about_request(error: ConnectionLostError | ProtocolError) -> str:
+def _about_request(error: ConnectionLostError | NoAnswerError | ProtocolError) -> str:
     message = Exception.__str__(error)
     return f"{described(error.operation, error.path)}: {message}" if error.operation else message
 
 
 def _without_init(cls: type[BaseException], *args: object) -> BaseException:
-    return cls.__new__(cls, *args)
+    error = cls.__new__(cls, *args)
+    error.args = args  # a TimeoutError does not get them by __new__
+    return error
 
 
 class ZooKeeperError(Exception):
@@ -347,6 +351,29 @@ class ConnectionLostError(ZooKeeperError):
         maybe_applied: Whether the write may have happened, because its frame had already been given to the socket.
         operation: The request's name in ZooKeeper's own terms, "" if unknown.
         path: The znode that the request named, as the caller wrote it, None if unknown.
+    """
+
+    def __init__(self, message: str, *, maybe_applied: bool, operation: str = "", path: str | None = None) -> None:
+        super().__init__(message)
+        self.maybe_applied = maybe_applied
+        self.operation = operation
+        self.path = path
+
+    __str__ = _about_request
+
+
+class NoAnswerError(ZooKeeperError, TimeoutError):
+    """A request was not answered within the `request_timeout` of `connect`: it counts as cancelled.
+
+    What was not sent never is.  An ephemeral, `protected` or `recover` create that was sent is undone: begin again, and
+    do not take a node that you find for yours, because it may be removed a moment later.  Any other write that was sent
+    may or may not be carried out: look after a `sync`.
+
+    Args:
+        message: As for ConnectionLostError.
+        maybe_applied: Whether it is a write that was sent.
+        operation: As for ConnectionLostError.
+        path: As for ConnectionLostError.
     """
 
     def __init__(self, message: str, *, maybe_applied: bool, operation: str = "", path: str | None = None) -> None:

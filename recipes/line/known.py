@@ -323,7 +323,7 @@ def line_of(zk: Client, path: str) -> KnownLine:
 
     If a line in use is forgotten, its later tickets share nothing with the earlier ones: they send a few requests more.
     """
-    return remember(known_of(zk).lines, path, lambda: KnownLine(path), _MOST_LINES)
+    return remember(known_of(zk.unlimited).lines, path, lambda: KnownLine(path), _MOST_LINES)
 
 
 def remember(table: dict[str, V], key: str, make: Callable[[], V], most: int) -> V:

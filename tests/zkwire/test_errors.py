@@ -77,6 +77,7 @@ ERRORS: list[Exception] = [
     AuthFailedError("refused"),
     SessionClosedError("closed"),
     ProtocolError("nonsense", operation="getData", path="/a"),
+    zkwire.NoAnswerError("late", operation="setData", path="/a", maybe_applied=True),
     RequestTooLargeError("create", "/a", 2001, 2000),
     recipes.LockLostError("/a", "the session has expired"),
     recipes.LockTakenError("/a"),
@@ -87,6 +88,7 @@ ERRORS: list[Exception] = [
 def test_each_exception_has_its_place_in_the_tree() -> None:
     parents = {error.__name__: error.__bases__ for error in _classes()}
     assert parents.pop("ZooKeeperError") == (Exception,)
+    assert parents.pop("NoAnswerError") == (ZooKeeperError, TimeoutError)
     for name in ("ServerError", "ConnectionLostError", "SessionError", "ProtocolError"):
         assert parents.pop(name) == (ZooKeeperError,)
     for name in ("SessionExpiredError", "AuthFailedError", "SessionClosedError"):

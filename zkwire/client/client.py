@@ -17,7 +17,7 @@ from zkwire.client.requester import checked_data, checked_version, creation, wit
 from zkwire.client.session_view import SessionView
 from zkwire.client.transaction import Transaction
 from zkwire.client.trees import Trees
-from zkwire.errors import ConnectionLostError, NoNodeError, ZooKeeperError
+from zkwire.errors import ConnectionLostError, NoNodeError, SessionError, ZooKeeperError
 from zkwire.session import keepalive
 from zkwire.session.guaranteed_delete import GuaranteedDelete
 from zkwire.session.session import Session
@@ -44,7 +44,7 @@ class Client(Reading, Trees, SessionView, Administration):
         ServerError: From every verb, if the server refuses; the subclass says why.
         ConnectionLostError: From every verb, if the answer to a write is lost; reads are repeated on the next
             connection.
-        TimeoutError: From every verb, if a request is not answered within the `request_timeout` of `connect`.
+        NoAnswerError: From every verb, if a request is not answered within the `request_timeout` of `connect`.
         SessionExpiredError: From every verb, if the session is over.
         SessionClosedError: From every verb, if the client was closed.
         ValueError: From every verb, if an argument is bad, before anything is sent.
@@ -52,8 +52,8 @@ class Client(Reading, Trees, SessionView, Administration):
         RuntimeError: From every verb, in another event loop or thread than the one that has connected the client.
 
     Cancellation:
-        A request that was not yet written is not sent; an ephemeral node that a cancelled create has made is removed.
-        A cancelled write of another kind may have happened.
+        A request that was not yet written is not sent; the node of a cancelled create is removed if it is ephemeral or
+        the create `protected` or `recover`.  A cancelled write of another kind may have happened.
     """
 
     def __new__(cls, session: object, *_: object) -> Self:
@@ -275,7 +275,7 @@ class Client(Reading, Trees, SessionView, Administration):
 
         Returns:
             One result for each operation, in their order: what its verb returns (a watch is only in its WatchSet), or
-            the ServerError or ConnectionLostError that its verb would raise.
+            the ServerError, ConnectionLostError or NoAnswerError that its verb would raise.
 
         Raises:
             SessionError: If the session is over.
@@ -283,7 +283,8 @@ class Client(Reading, Trees, SessionView, Administration):
         Cancellation:
             For each operation, as for its verb.
         """
-        answers = await self._requester.ask_all(list(map(self._requester.request_of, operations)))
+        asked = list(map(self._requester.request_of, operations))
+        answers = await without_frames(self._requester.ask_all(asked, SessionError))
         return list(map(self._requester.result_of, operations, answers))
 
     # -- for locks --------------------------------------------------------------------------------------------------
@@ -354,7 +355,7 @@ class Client(Reading, Trees, SessionView, Administration):
             or was cut off for long, it takes until the leader has ended another session: about three ticks.
         """
         check_loop(self._loop)
-        await self._session.keepalive.certify()
+        await self._requester.bounded("certify", self._session.keepalive.certify())
 
     def is_certain(self, session_id: int) -> bool:
         """Return whether `session_id` is the present session, and certain for long enough to acquire a lock.

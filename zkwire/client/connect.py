@@ -158,9 +158,10 @@ def connect(
             resort.  The client shows its session and credentials to every server in that list.  Not together with
             `ssl`: the list names the ports without TLS.
         request_timeout: In seconds, how long each request of the client's verbs may take, with the wait for a
-            connection: then the verb raises TimeoutError, and a request goes on as if its caller were cancelled.  None:
-            without a limit.  Streams wait for the next change without a limit, and so do the requests of a recipe: a
-            limit between its steps would break its promises.  `within` or asyncio.timeout bounds a call of a recipe.
+            connection, without the wait for this client's other requests.  Then the verb raises NoAnswerError, and the
+            call counts as cancelled, as with asyncio.timeout around the verb.  None: without a limit.  Streams have no
+            limit, not even when they are entered, and recipes, with the transactions of a lease, have none: one between
+            their steps would break their promises.  `within` or asyncio.timeout bounds a call of them.
         observer: An Observer, which gets notified of requests, events and states.
         rng: The source of randomness, for simulations.  Without it, randomness comes from the operating system: the
             names of nodes show some of it, and it must not be guessed.
@@ -195,7 +196,8 @@ def connect(
     if within is not None:
         check_number("within", within, int | float, "0 seconds or more, or None to wait for ever", least=0)
     if request_timeout is not None:
-        check_number("request_timeout", request_timeout, int | float, "0.001 seconds or more, or None", least=0.001)
+        wanted = "a number of seconds from 0.001 to a day, or None"
+        check_number("request_timeout", request_timeout, int | float, wanted, least=0.001, most=24 * 3600)
     check_number("max_in_flight", max_in_flight, int, "a number of requests, 1 or more", least=1)
     for name, limit in (("request_limit", request_limit), ("reply_limit", reply_limit)):
         wanted = f"a number of bytes, at least {_LEAST_LIMIT} and at most {_MOST_LIMIT}"

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, overload
 from zkwire.client.event_stream import BACKLOG, EventStream
 from zkwire.client.node_streams import ChildrenStream, DataStream
 from zkwire.client.operations import GetChildren, GetData, Node, Read, new_node
-from zkwire.client.requester import Verbs, results_of
+from zkwire.client.requester import Verbs, results_of, without_frames
 from zkwire.client.watch import Watch, WatchSet
 from zkwire.errors import NoNodeError, ServerError, ZooKeeperError
 from zkwire.wire.multi import MultiReadRequest, batched
@@ -186,7 +186,8 @@ class Reading(Verbs):
                 raise ValueError(f"{read.path}: get_many sets no watches; leave `into` out, or use pipeline")
         requests = [self._requester.request_of(read)[0] for read in reads]
         batches = batched(requests, self._requester.body_limit)
-        replies = await self._requester.ask_all([(MultiReadRequest(each), None, WatchKind.DATA) for each in batches])
+        asked = [(MultiReadRequest(each), None, WatchKind.DATA) for each in batches]
+        replies = await without_frames(self._requester.ask_all(asked))
         answers: list[Any] = []
         for batch, reply in zip(batches, replies, strict=True):
             if isinstance(reply, ZooKeeperError):

@@ -7,26 +7,28 @@ the value, except where it may be a secret.
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from zkwire import paths
+from zkwire import errors, paths
 from zkwire.client.operations import Create, Data, GetChildren, GetChildrenAndStat, GetData, Operation, Sync, new_node
 from zkwire.client.watch import Watch, WatchSet
-from zkwire.errors import ConnectionLostError, NoNodeError, ProtocolError, ServerError, SessionError, ZooKeeperError
+from zkwire.session.cleanup import is_write
 from zkwire.session.request_queue import RequestQueue, RequestTooLargeError
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
 from zkwire.wire import requests
-from zkwire.wire.connection import REQUEST_HEADER_SIZE
+from zkwire.wire.connection import REQUEST_HEADER_SIZE, Call
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply
 from zkwire.wire.records import ACL, OPEN_ACL
 from zkwire.wire.requests import Request
 from zkwire.wire.watch_table import Watcher, WatchKind
 
-_ERRORS_WITH_PATH: Final = (ServerError, ConnectionLostError, ProtocolError, RequestTooLargeError)
+_LOST: Final = (errors.ConnectionLostError, errors.NoAnswerError)
+_ERRORS_WITH_PATH: Final = (errors.ServerError, *_LOST, errors.ProtocolError, RequestTooLargeError)
+_RAISED: Final = (errors.SessionError, errors.NoAnswerError)
 
 # Tuples of entries that passed the check lately, by their ids.  Neither they nor their entries can change.
 _CHECKED: Final[dict[int, Sequence[ACL]]] = {id(OPEN_ACL): OPEN_ACL}
@@ -39,6 +41,8 @@ _RANDOM_BITS: Final = ~(0xF << 76 | 0x3 << 62)
 _UUID_BITS: Final = 0x4 << 76 | 0x2 << 62
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
+_Asked: TypeAlias = tuple[Request[Any], Watch | None, WatchKind]
 
 
 class Requester:
@@ -56,7 +60,7 @@ class Requester:
         self.limit = limit
         self.session = session
         self.requests: RequestQueue = session.requests
-        within = partial(_submit_within, self.requests, chroot, limit or 0.0)
+        within = partial(_submit_within, self.requests, limit or 0.0)
         self.submit: Callable[..., asyncio.Future[Any]] = self.requests.submit if limit is None else within
         self.chroot = chroot
         self.loop: asyncio.AbstractEventLoop = session.requests.loop
@@ -66,7 +70,7 @@ class Requester:
     async def ask(self, request: Request[R], watch: Watcher | None = None, kind: WatchKind = WatchKind.DATA) -> R:
         """Send `request`, which may set `watch`, and return its reply.
 
-        Raises ServerError with the path as the caller wrote it, ConnectionLostError and SessionError.
+        Raises ServerError with the path as the caller wrote it, ConnectionLostError, NoAnswerError and SessionError.
 
         Cancellation:
             A request that was not yet written is not sent; an ephemeral node that it has created is removed.
@@ -102,16 +106,16 @@ class Requester:
         try:
             return await self.ask(request, watch.watcher, kind), watch
         except BaseException as error:
-            if kind is WatchKind.EXIST and isinstance(error, NoNodeError):
+            if kind is WatchKind.EXIST and isinstance(error, errors.NoNodeError):
                 return None, watch
             watch.cancel()
             raise
 
-    async def ask_all(self, asked: Sequence[tuple[Request[Any], Watch | None, WatchKind]]) -> list[Any]:
+    async def ask_all(self, asked: Sequence[_Asked], raised: Any = _RAISED) -> list[Any]:
         """Send requests, each with the watch that it sets, in one write, and return the list of what they got.
 
-        This is for each one its reply, or its ServerError or ConnectionLostError.  Raises SessionError, and ValueError
-        when a request is too large, and then none is sent.
+        This is for each one its reply or its error.  Raises an error of the types `raised`, and ValueError when a
+        request is too large, and then none is sent.
 
         Cancellation:
             For each request, as for `ask`.
@@ -128,12 +132,12 @@ class Requester:
                 if not future.done():
                     try:
                         await future
-                    except (ServerError, ConnectionLostError):
+                    except (errors.ServerError, *_LOST):
                         continue  # it is one of the answers
             answers = []
             for future, (_, watch, _) in zip(futures, asked, strict=True):
                 error = future.exception()
-                answers.append(future.result() if error is None else self.failure(error, watch))
+                answers.append(future.result() if error is None else self.failure(error, watch, raised))
             return answers
         except BaseException as error:
             self.strip(error)
@@ -144,7 +148,7 @@ class Requester:
                     watch.cancel()
             raise
 
-    def request_of(self, operation: Operation[Any]) -> tuple[Request[Any], Watch | None, WatchKind]:
+    def request_of(self, operation: Operation[Any]) -> _Asked:
         """Return the request of an operation, and the watch that it sets."""
         if isinstance(operation, Create):
             protection = self.protection() if operation.protected else ""
@@ -162,7 +166,7 @@ class Requester:
 
     def result_of(self, operation: Operation[Any], answer: Any) -> Any:
         """Return what the operation's verb returns, or the error that it raises, given the answer."""
-        if isinstance(answer, ZooKeeperError):
+        if isinstance(answer, errors.ZooKeeperError):
             return answer
         if isinstance(operation, GetData):
             return new_node((answer.data or b"", answer.stat))
@@ -173,7 +177,7 @@ class Requester:
             return paths.strip_chroot(self.chroot, path) if self.chroot else path, answer.stat
         return None if isinstance(operation, Sync) else (answer.children, answer.stat)
 
-    def refusal(self, code: int, request: Request[Any]) -> ServerError:
+    def refusal(self, code: int, request: Request[Any]) -> errors.ServerError:
         """Return the error for an operation that the server refused inside of a transaction or multiRead."""
         error = request.refusal(code, self.requests.server)
         self.strip(error)
@@ -185,9 +189,9 @@ class Requester:
             future.exception()  # else asyncio logs "exception was never retrieved" when the future is collected
             self.requests.abandon(future, request)
 
-    def failure(self, error: BaseException, watch: Watch | None = None) -> BaseException:
-        """Return the error of one of several requests as its result; raise it if it is the end of the session."""
-        if isinstance(error, SessionError | TimeoutError):
+    def failure(self, error: BaseException, watch: Watch | None = None, raised: Any = _RAISED) -> BaseException:
+        """Return the error of one of several requests as its result; raise it if it is of the types `raised`."""
+        if isinstance(error, raised):
             raise error
         if watch is not None:
             watch.cancel()
@@ -200,7 +204,7 @@ class Requester:
         if isinstance(error, _ERRORS_WITH_PATH) and error.path is not None:
             error.path = path = paths.strip_chroot(self.chroot, error.path)
             lacks_root = path == "/" or ("create" in error.operation and path.rfind("/") == 0)
-            if lacks_root and self.chroot and isinstance(error, NoNodeError):
+            if lacks_root and self.chroot and isinstance(error, errors.NoNodeError):
                 error.hint = f"the chroot {self.chroot} does not exist: create it with ensure_path('/')"
 
     def unique_id(self) -> str:
@@ -212,20 +216,29 @@ class Requester:
         """Return the beginning of a protected node's name, in Curator's form."""
         return f"_c_{self.unique_id()}-"
 
+    async def bounded(self, operation: str, work: Awaitable[T]) -> T:
+        """Await `work`, which is more than one request, within the client's limit."""
+        try:
+            async with asyncio.timeout(self.limit):
+                return await work
+        except TimeoutError:
+            why = f"not done within the request_timeout of {self.limit:g} s at {self.requests.server}"
+            raise errors.NoAnswerError(why, maybe_applied=False, operation=operation) from None
+
     @property
     def body_limit(self) -> int:
         """The largest request that the servers accept, in bytes without its header."""
         return self.requests.request_limit - REQUEST_HEADER_SIZE
 
 
-async def without_frames(verb: Coroutine[Any, Any, None]) -> None:
-    """Await `verb`, which gets many answers, and empty the traceback of its error.
+async def without_frames(verb: Coroutine[Any, Any, T]) -> T:
+    """Await `verb`, which gets many answers, return its result, and empty the traceback of its error.
 
     The traceback has the frames of `verb`, which have its answers, which has the error: a cycle.
     """
     try:
-        await verb
-    except ZooKeeperError as error:
+        return await verb
+    except errors.ZooKeeperError as error:
         error.__traceback__ = None
         raise
 
@@ -233,7 +246,7 @@ async def without_frames(verb: Coroutine[Any, Any, None]) -> None:
 def results_of(requester: Requester, reply: MultiReply, asked: Sequence[Request[Any]]) -> list[Any]:
     """Return the results of a transaction or multiRead of the requests `asked`; refusals become ServerErrors."""
     if len(reply.results) != len(asked):
-        raise ProtocolError(f"{len(reply.results)} results for {len(asked)} operations")
+        raise errors.ProtocolError(f"{len(reply.results)} results for {len(asked)} operations")
     return [
         requester.refusal(result.err, request) if isinstance(result, ErrorResult) else result
         for result, request in zip(reply.results, asked, strict=True)
@@ -241,19 +254,38 @@ def results_of(requester: Requester, reply: MultiReply, asked: Sequence[Request[
 
 
 def _submit_within(
-    queue: RequestQueue, chroot: str, limit: float, request: Request[R], watch: Watcher | None, kind: WatchKind
+    queue: RequestQueue, limit: float, request: Request[R], watch: Watcher | None, kind: WatchKind
 ) -> asyncio.Future[R]:
-    """Do as RequestQueue.submit; after `limit` seconds without an answer the caller counts as cancelled."""
-    future = queue.submit(request, watch, kind)
+    """Do as RequestQueue.submit; after `limit` seconds without an answer the caller counts as cancelled.
 
-    def give_up() -> None:
-        if not future.done():
-            what = f"{request.operation} {paths.strip_chroot(chroot, request.subject or '')}".strip()
+    On a connection they begin when the request is written: others of this client may have come first, or the event loop
+    may have been blocked.
+    """
+    check_loop(queue.loop)
+    future: asyncio.Future[R] = queue.loop.create_future()
+    call = Call(request, future, watch, kind)
+    queue.send(call)
+    begins_when_sent = queue.link is not None
+    timer: asyncio.TimerHandle
+
+    def check() -> None:
+        nonlocal begins_when_sent, timer
+        rest = call.sent_at + limit - queue.loop.time()
+        if queue.link and not call.xid:
+            begins_when_sent, rest = True, limit
+        elif begins_when_sent and call.xid and rest > 0:
+            begins_when_sent = False  # a read that is sent again and again has an end
+        else:
             late = "has not answered" if queue.link else "is not connected"
-            why = f"no answer within the request_timeout of {limit:g} s: {queue.server} {late}"
-            future.set_exception(TimeoutError(f"{what}: {why}; a write may yet be carried out"))
+            hint = "; it counts as cancelled: it may yet be carried out, and what it creates be removed"
+            sent = call.xid != 0 and is_write(request)
+            why = f"no answer within the request_timeout of {limit:g} s: {queue.server} {late}{hint * sent}"
+            error = errors.NoAnswerError(why, maybe_applied=sent, operation=request.operation, path=request.subject)
+            queue.fail_call(call, error)
+            return
+        timer = queue.loop.call_later(rest, check)
 
-    timer = queue.loop.call_later(limit, give_up)
+    timer = queue.loop.call_later(limit, check)
     future.add_done_callback(lambda _: timer.cancel())
     return future
 

@@ -3,7 +3,6 @@
 Knows the session, and no request but those that the session sends itself.
 """
 
-import asyncio
 import warnings
 from typing import Self
 
@@ -121,8 +120,7 @@ class SessionView(Verbs):
             identity = credentials.checked(scheme, data, request_limit=limit)
         finally:
             del scheme, data  # a traceback with local variables must not show them
-        async with asyncio.timeout(self._requester.limit):
-            await self._session.add_auth(identity)
+        await self._requester.bounded("auth", self._session.add_auth(identity))
 
     def set_hosts(self, connect_string: str) -> None:
         """Replace the list of servers; the client moves to another server at once if necessary.

@@ -37,7 +37,7 @@ class Trees(Verbs):
         """Create the node and every missing node above it, the chroot included; nodes that exist stay as they are.
 
         What exists is not written: a path that exists needs no permission, and no server that can write.  After a lost
-        connection it looks again.
+        connection it looks again.  It believes what its server shows: `sync` first if another client may have deleted.
 
         Args:
             path: The node.
@@ -234,14 +234,12 @@ async def ask_each(
         for request in requests:
             if len(pending) == _MOST_UNANSWERED:
                 await take_first()
-            try:
-                pending.append((requester.submit(request, None, WatchKind.DATA), request))
-            except RequestTooLargeError as error:
-                requester.strip(error)
-                raise
+            pending.append((requester.submit(request, None, WatchKind.DATA), request))
         while pending:
             await take_first()
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, RequestTooLargeError | errors.NoAnswerError):  # any other one has the caller's path by now
+            requester.strip(error)
         for future, request in pending:
             requester.let_go(future, request)
         raise

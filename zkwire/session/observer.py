@@ -75,8 +75,8 @@ class Observer:
                 never written.
             error: None if the request has done what it is for: also for an exists of a missing node, and for the
                 client's own removal of a watch that the server no longer has.  Else what the caller gets: a
-                ServerError, ConnectionLostError or SessionError.  A transaction fails with the error of the operation
-                that was refused.
+                ServerError, ConnectionLostError, NoAnswerError (a late answer is no second end) or SessionError.  A
+                transaction fails with the error of the operation that was refused.
         """
 
     def event_arrived(self, type: WatchEventType, path: str, zxid: int | None) -> None:
@@ -95,7 +95,10 @@ class ObserverTap:
         self._report(self._observer.state_changed, state, server)
 
     def answered(self, call: Call, server: str) -> None:
-        """Report that `server` has answered `call`."""
+        """Report that `server` has answered `call`, unless its failure was reported when its time limit had passed."""
+        waiter = call.waiter
+        if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
+            return
         code = call.code
         if isinstance(call.reply, MultiReply) and call.request.opcode == MultiRequest.opcode:
             code = call.reply.error  # the header of a refused transaction says "no error"

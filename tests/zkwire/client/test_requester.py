@@ -75,6 +75,26 @@ async def test_a_refused_request_needs_no_garbage_collector(name: str) -> None:
             gc.enable()
 
 
+@pytest.mark.parametrize("name", ["pipeline", "get_many"])
+async def test_the_end_of_the_session_needs_no_garbage_collector(name: str) -> None:
+    async with scene() as stage:
+        gc.disable()
+        try:
+            async with stage.server.hold_replies(session=stage.zk.session_id):
+                asking = asyncio.ensure_future(getattr(stage.zk, name)([GetData("/")]))
+                await turns()
+                stage.server.expire(stage.zk.session_id)
+                try:
+                    await asking
+                except zkwire.SessionExpiredError as error:
+                    left = weakref.ref(error)
+            del asking
+            await stage.zk.ping()  # in the next session
+            assert left() is None
+        finally:
+            gc.enable()
+
+
 async def test_a_refusal_of_a_request_without_a_path_has_none() -> None:
     async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app") as app:
         with stage.server.answering("whoAmI", zkwire.UnimplementedError), pytest.raises(zkwire.ServerError) as refused:
