@@ -44,6 +44,7 @@ class Portal:
     """
 
     def __init__(self) -> None:
+        self._start = threading.Lock()  # not the one below: a forked process may not wait for that
         self._thread: threading.Thread | None = None
         self._process = 0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -71,10 +72,9 @@ class Portal:
         started: Future[None] = Future()
         # A daemon: the interpreter waits for any other thread before it calls what `atexit` knows.
         thread = threading.Thread(target=self._run, args=(started,), name="zkwire portal", daemon=True)
-        with self._lock:
-            if self._thread is not None:
-                raise RuntimeError("this portal has been started before: make a new one")
-            self._thread, self._process = thread, os.getpid()
+        if not self._start.acquire(blocking=False):
+            raise RuntimeError("this portal has been started before: make a new one")
+        self._thread, self._process = thread, os.getpid()
         try:
             thread.start()
             started.result()
@@ -83,6 +83,7 @@ class Portal:
                 self.stop()
             else:  # a thread that has not begun by now does nothing
                 self._thread = None
+                self._start.release()
             if thread.ident is not None:
                 thread.join()
             raise

@@ -273,7 +273,7 @@ def _submit_within(
         rest = call.sent_at + limit - queue.loop.time()
         if queue.link and not call.xid:
             begins_when_sent, rest = True, limit
-        elif begins_when_sent and call.xid and rest > 0:
+        elif begins_when_sent and rest > 0:
             begins_when_sent = False  # a read that is sent again and again has an end
         else:
             late = "has not answered" if queue.link else "is not connected"
