@@ -224,11 +224,12 @@ class PersistentNode:
             # Another session may have put its node in the place of ours, and we have not heard of it yet: the version
             # keeps it as it is, unless it is the same by chance, and the Stat shows whose node was written.
             try:
-                self._made = await self._zk.set(self.path, data, made.version)
+                found: Stat | None = await self._zk.set(self.path, data, made.version)
             except (zkwire.NoNodeError, zkwire.BadVersionError):
-                self._made = await self._zk.exists(self.path)
-                return False
-            if not self.exists:
+                found, made = await self._zk.exists(self.path), None
+            if self._error is None:  # otherwise a second `discard` would delete the node of another client
+                self._made = found
+            if made is None or not self.exists:
                 return False
             self.data = data
             return True
@@ -263,5 +264,4 @@ class PersistentNode:
     @property
     def _may_be_there(self) -> Stat | None:
         """The Stat of our node, unless we have heard that it is gone, or its session is over."""
-        made = self._made
-        return made if made is not None and made.ephemeral_owner == self._zk.session_id else None
+        return self._made if self._made is not None and self._made.ephemeral_owner == self._zk.session_id else None

@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 import zkwire
 from recipes.common.checks import check_number, checked_within
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import read, read_synced, result, until_answered
+from recipes.common.retrying import pause, read, read_synced, result, until_answered
 from recipes.common.shared_nodes import make_container
 from recipes.common.waiting import LEAVES_WITHIN, Bound, bounded
 from recipes.common.warn_once import WarnOnce
@@ -54,7 +54,7 @@ class DoubleBarrier:
         self._ready = join_path(self.path, READY)
         self._unique = ""  # the part of our node's name before its number; "" until a node is created
         self._own = ""  # the name of our node
-        self._session_id: int  # of our node
+        self._session_id = 0  # of our node
         self._round: Round | None = None
         self._is_busy = False
         self._no_members: set[str] = set()  # names of nodes that only look like members
@@ -70,9 +70,7 @@ class DoubleBarrier:
         elif self._round is not None:
             # The body has failed: this member does not wait for the others, nor they for it.
             failed, self._round = self._round, None
-            gone = self._discard_own()
-            if gone is not None:
-                await gone
+            await self._zk.discard(self._own_path)
             with contextlib.suppress(zkwire.ZooKeeperError, TimeoutError):  # the body's error is more important
                 async with asyncio.timeout(LEAVES_WITHIN):
                     names = await self._list()
@@ -82,8 +80,8 @@ class DoubleBarrier:
     async def enter(self, *, within: float | None = None) -> None:
         """Wait until `count` members have come, and return together with them.
 
-        After an expired session the member enters again in the next one.  If its round is over by then, it waits for
-        the next round, so limit the wait.
+        After an expired session the member enters the round that has begun with it, if `ready` still names it;
+        otherwise it comes again in the next session, and may wait for the next round, so limit the wait.
 
         Args:
             within: The longest wait in seconds; None waits without limit, 0 enters only as the last member.
@@ -137,7 +135,8 @@ class DoubleBarrier:
             async with bounded(self._zk, within, what) as bound:
                 return await until_answered(self._zk, lambda: work(bound), repeats=True)
         except BaseException:
-            self._discard_own()
+            if self._own:
+                self._zk.discard(self._own_path)
             raise
         finally:
             self._is_busy = False
@@ -146,30 +145,40 @@ class DoubleBarrier:
 
     async def _enter(self, bound: Bound) -> Round:
         """Enter with nodes of ours, one after the other, until one of them is in a round; return the round."""
-        begun = await self._round_with_us() if self._unique else None
-        while begun is None:
-            # Our node is gone, or belongs to an expired session: enter again with another node.
-            self._discard_own()
-            names = await self._create_own()
-            await warn_if_wider(self._zk, self.path, self._acl)
-            wait = partial(self._wait_for_round, names, bound)
-            begun = await until_answered(self._zk, wait, repeats=True, renews=False)
-        return begun
+        while True:
+            names, begun = await self._round_with_us() if self._unique else ([], None)
+            if begun is None:
+                if self._own not in names:
+                    names = await self._create_own()
+                    await warn_if_wider(self._zk, self.path, self._acl)
+                wait = partial(self._wait_for_round, names, bound)
+                begun = await until_answered(self._zk, wait, repeats=True, renews=False)
+            if begun is not None:
+                return begun
 
-    async def _round_with_us(self) -> Round | None:
-        """Return the round if it has begun with our node, which may have gone with its session; otherwise None."""
-        # The server may go on with a session that has ended for its client, before that has heard of its node, and a
-        # round may begin with this node.
-        await self._zk.sync(self.path)
-        for name in await self._list():
-            if name.startswith(self._unique) and name != self._own:
+    async def _round_with_us(self) -> tuple[list[str], Round | None]:
+        """Return the children, and the round if it has begun with our node, which may have gone with its session.
+
+        Our node of the present session keeps its place.  A former one is gone when this returns, and so no round can
+        begin with it any more: the server may keep a session that has ended for its client, also before the client has
+        heard of its node.
+        """
+        while True:
+            listed, ready = await read_synced(self._zk, self.path, GetChildren(self.path), GetData(self._ready))
+            names: list[str] = result(listed) or []
+            kept = self._own if self._session_id == self._zk.session_id else ""
+            former = [name for name in names if name.startswith(self._unique) and name != kept]
+            if not former:
+                break
+            for name in former:
                 await self._zk.discard(join_path(self.path, name))
-        found = await self._read_ready() or ()
-        own = next((name for name in found if name.startswith(self._unique)), None)
-        if own is None or not is_round(found):
-            return None
-        self._own = own
-        return found
+            await pause()  # the deletes may not be carried out yet
+        begun = members_in(ready) or ()
+        own = [name for name in begun if name.startswith(self._unique)]
+        if not (own and is_round(begun)):
+            return names, None
+        self._own = own[0]
+        return names, begun
 
     async def _create_own(self) -> list[str]:
         """Create our node and list the children, in one round trip; return the names of the children."""
@@ -207,7 +216,8 @@ class DoubleBarrier:
                             return members
                     elif not await self._wait_for_ready(watches, bound):
                         return None
-                found = await self._read_ready(watches)
+                (ready,) = await read(self._zk, GetData(self._ready, into=watches))
+                found = members_in(ready)
                 if found is not None and self._own in found and is_round(found):
                     return found
                 names = await self._list()
@@ -312,11 +322,6 @@ class DoubleBarrier:
             return False
         return True
 
-    async def _read_ready(self, watches: WatchSet | None = None) -> Round | None:
-        """Read the members of the present round, and watch for its end; None if there is no round."""
-        (ready,) = await read(self._zk, GetData(self._ready, into=watches))
-        return members_in(ready)
-
     # -- leaving ----------------------------------------------------------------------------------------------------
 
     async def _leave(self, entered: Round, bound: Bound) -> None:
@@ -369,15 +374,10 @@ class DoubleBarrier:
 
     async def _list(self) -> list[str]:
         """Return the names of the barrier's children, none if it is missing."""
-        try:
+        with contextlib.suppress(zkwire.NoNodeError):
             return await self._zk.get_children(self.path)
-        except zkwire.NoNodeError:
-            return []
+        return []
 
     @property
     def _own_path(self) -> str:
         return join_path(self.path, self._own)
-
-    def _discard_own(self) -> asyncio.Future[None] | None:
-        """Remove our node if we have one, and return the future of its removal."""
-        return self._zk.discard(self._own_path) if self._own else None

@@ -167,6 +167,25 @@ async def test_a_write_meets_a_node_that_was_deleted_and_waits_until_it_is_back(
         await nothing_stays(stage)
 
 
+@pytest.mark.parametrize("answer", ["setData", "exists"])
+async def test_the_answer_to_a_write_that_comes_after_the_end_of_the_keeping_does_not_count(answer: str) -> None:
+    """A second `discard` would delete the node that another client has created since."""
+    async with scene(P) as stage:
+        ours = of(stage.zk)
+        await ours.acquire()
+        if answer == "exists":
+            await stage.other.set(NODE, b"another version")
+        with stage.server.hold_replies(answer, path=NODE, session=stage.zk.session_id) as answered:
+            writing = asyncio.create_task(ours.set(b"more"))
+            await answered.until_hit()
+            removed = ours.discard()
+        assert isinstance(await outcome(writing), RuntimeError)
+        assert removed is not None
+        await removed
+        assert ours.discard() is None
+        await nothing_stays(stage)
+
+
 @pytest.mark.parametrize("missed_by", ["getData", "getChildren"])
 async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_keeping(missed_by: str) -> None:
     """One of the two does not find it, and a watch of the other one would be on the node of another session."""

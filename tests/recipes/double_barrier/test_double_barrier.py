@@ -432,23 +432,29 @@ async def test_a_member_whose_session_ends_enters_no_round_that_has_begun_withou
         await nothing_stays(stage)
 
 
-async def test_a_former_node_of_a_member_whose_session_has_ended_for_its_client_alone_is_in_no_round() -> None:
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_former_node_of_a_member_whose_session_has_ended_for_its_client_alone_is_in_no_round(
+    is_known: bool,
+) -> None:
+    """Whether the client has heard of it or not; the first delete is refused."""
     async with scene() as stage:
         mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
         entering = asyncio.create_task(mine.enter())
         await until_armed(2, stage.zk)
         (name,) = await members(stage.other, stage.path)
         synced = stage.server.delay_replies(0, "sync")
+        stage.server.answering("delete", zkwire.ThrottledError, times=1)
         with stage.server.refuse_connections():
             stage.server.expire(stage.zk.session_id)
-            await stage.other.create(f"{stage.path}/{name[:-10]}", ephemeral=True, sequential=True)  # as if it stayed
+            former = f"{stage.path}/{name if is_known else name[:-10]}"
+            await stage.other.create(former, ephemeral=True, sequential=not is_known)  # as if it stayed
 
         async def has_come_again() -> bool:
             found = await members(stage.other, stage.path)
             return len(found) == 1 and not found[0].startswith(name[:-10])
 
         await until(has_come_again)
-        assert synced.hits == 1
+        assert synced.hits > 1
         assert not entering.done()
         await theirs.enter(within=5)
         await entering
@@ -456,7 +462,9 @@ async def test_a_former_node_of_a_member_whose_session_has_ended_for_its_client_
         await nothing_stays(stage)
 
 
-async def test_a_member_whose_list_is_refused_keeps_its_node_if_a_round_begins_with_it_meanwhile() -> None:
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_member_whose_list_is_refused_keeps_its_node_if_a_round_begins_with_it_meanwhile(is_late: bool) -> None:
+    """Also if the round begins after the member has looked for `ready`."""
     async with scene() as stage:
         mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)
         await stage.other.create(stage.path)
@@ -465,7 +473,11 @@ async def test_a_member_whose_list_is_refused_keeps_its_node_if_a_round_begins_w
         with listed, server.answering("sync", zkwire.ThrottledError, session=session, times=1) as refused:
             entering = asyncio.create_task(mine.enter(within=5))
             await refused.until_hit()
-            await asyncio.gather(entering, theirs.enter(within=5))
+            with stage.server.hold_replies("getData", path=f"{stage.path}/ready", session=session, times=1) as looked:
+                if is_late:
+                    await looked.until_hit()
+                await theirs.enter(within=5)
+            await entering
         assert len(await members(stage.other, stage.path)) == 2
         await asyncio.gather(mine.leave(within=5), theirs.leave(within=5))
 
