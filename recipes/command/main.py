@@ -64,22 +64,21 @@ def parser() -> common.Parser:
     """Return the parser of the whole command line, up to the `--` before a command to run."""
     top = common.Parser.top("zklock", "Run commands under distributed locks, and show the holders of locks.")
     top.set_defaults(within=None, once=True, conflict_exit_code=0)  # of commands without these options
-    commands = top.commands
 
-    command = _add(commands, "run", "run a command while a lock is held", f"{_RUNNING} -E/--conflict-exit-code")
+    command = _add(top, "run", "run a command while a lock is held", f"{_RUNNING} -E/--conflict-exit-code")
     for exclusive in ("--within --try", "-s/--shared -n/--permits"):
         common.add_arguments(command.add_mutually_exclusive_group(), exclusive, _ARGUMENTS)
-    _add(commands, "elect", "run a command while this process leads", f"{_RUNNING} --once")
-    _add(commands, "show", "show the locks at a path and below, with their holders and waiters", "path? --watch --json")
-    _add(commands, "leader", "print the data of the leader of an election", "path --follow --json")
+    _add(top, "elect", "run a command while this process leads", f"{_RUNNING} --once")
+    _add(top, "show", "show the locks at a path and below, with their holders and waiters", "path? --watch --json")
+    _add(top, "leader", "print the data of the leader of an election", "path --follow --json")
     return top
 
 
-def _add(commands: Any, name: str, text: str, names: str) -> common.Parser:
+def _add(top: common.Parser, name: str, text: str, names: str) -> common.Parser:
     """Add a command with its arguments; each runs another one, if it is none of those that show something."""
     shows = name in _SHOWING
     usage = None if shows else f"zklock {name} PATH [OPTION ...] -- COMMAND [ARGUMENT ...]"
-    command: common.Parser = commands.add_parser(name, help=text, description=text.capitalize() + ".", usage=usage)
+    command: common.Parser = top.commands.add_parser(name, help=text, description=text.capitalize() + ".", usage=usage)
     common.add_arguments(command, names, _ARGUMENTS)
     failed = None if shows else running.FAILED
     command.misused = failed or common.MISUSED

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -172,13 +173,11 @@ class Command:
         Raises:
             CommandError: if the supervisor has been killed; then the process group `group` has been killed, too.
         """
-        try:
+        line = b""
+        with contextlib.suppress(ConnectionError):
             line = await self.reader.readline()
-        except ConnectionError:
-            line = b""
         if line:
-            answer: dict[str, Any] = json.loads(line)
-            return answer
+            return dict(json.loads(line))
         if group is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
@@ -196,6 +195,11 @@ def run(options: argparse.Namespace) -> int:
     """Run the command under the lock, or while leading until it ends by itself; return the exit status."""
     if not hasattr(os, "fork"):
         raise CommandError("run and elect need a system with processes that fork", FAILED)
+    # Others would see its name: a line of a shell in its place, or an assignment before it, may contain a password.
+    if not (shutil.which(options.command[0], os.F_OK) or os.path.isdir(options.command[0])):
+        raise CommandError(
+            "the first word after -- names no program that is found; a shell's line needs sh -c", NOT_FOUND
+        )
     orders, pid = supervisor.start()  # before the event loop, which may start threads
     signals = Signals()
     try:

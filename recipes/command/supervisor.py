@@ -128,12 +128,10 @@ class Supervisor:
         for number in FORWARDED:
             signal.signal(number, signal.SIG_IGN)
         # A signal must end the selector's sleep: Python does that for signals that have a handler.
-        woken, waking = socket.socketpair()
-        waking.setblocking(False)
-        self._woken = woken
-        self._waking = waking
+        self._woken, self._waking = socket.socketpair()
+        self._waking.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
 
     def run(self) -> None:
         """Return when the holder has ended, and the group with it."""
@@ -152,10 +150,9 @@ class Supervisor:
 
     def _take_orders(self) -> bool:
         """Read and carry out orders; return False when the holder has ended."""
-        try:
+        read = b""
+        with contextlib.suppress(ConnectionError):
             read = self._orders.recv(65536)
-        except ConnectionError:
-            return False
         *lines, self._unread = (self._unread + read).split(b"\n")
         for line in lines:
             self._carry_out(json.loads(line))

@@ -73,8 +73,7 @@ def read_dump() -> list[tuple[str, bytes, list[ACL]]]:
         try:
             fields: dict[str, Any] = json.loads(line)
             below = fields["path"].removeprefix("/")
-            if below:
-                zkwire.validate_path(join_path("/", below))
+            zkwire.validate_path(f"/{below}")
             acl = [output.acl_of_text(entry) for entry in fields["acl"]]
             found.append((below, output.data_of_json(fields), acl))
         except (argparse.ArgumentTypeError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from zkwire.command import copying, nodes, output, servers
 from zkwire.command import options as common
 
-_ACL: Final = {"type": output.acl_of_text, "metavar": "SCHEME:ID:cdrwa"}
+_ACL: Final = {"type": lambda text: output.acl_of_text(text, 1), "metavar": "SCHEME:ID:cdrwa"}
 _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "path": {},
     "path?": {"nargs": "?", "default": "/"},
@@ -52,8 +52,8 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., Any], str, str]]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, the program's own by default; return the exit status."""
     options = parser().understand(sys.argv[1:] if arguments is None else arguments)
-    if options.name == "rm" and options.recursive and options.version != -1:
-        options.parser.error("--version is for one node, and not for the nodes of -r")
+    if options.name == "rm" and options.recursive and (options.version != -1 or options.path == "/"):
+        options.parser.error("-r is without --version, and not for /, the root or the chroot: name a node")
     return common.exit_status("zkwire", lambda: _run(options))
 
 

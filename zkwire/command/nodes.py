@@ -143,8 +143,7 @@ async def watch(zk: Client, options: argparse.Namespace) -> None:
             fields: dict[str, str | int | None] = {"event": "RESYNC"}
             if not isinstance(event, Resync):
                 fields = {"event": event.type.name, "path": event.path, "zxid": event.zxid}
-            line = f"{fields['event']}  {fields.get('path', _RESYNC)}"
-            output.say(output.as_json(fields) if options.json else line)
+            output.say(output.as_json(fields) if options.json else f"{fields['event']}  {fields.get('path', _RESYNC)}")
             count += 1
             if count == options.number:
                 return

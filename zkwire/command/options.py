@@ -150,8 +150,7 @@ def add_connection_options(
     """
     add = parser.add_argument_group("connection").add_argument
     text = f"the servers, and the node that counts as the root; ZKWIRE_HOSTS, or {DEFAULT_HOSTS}"
-    hosts = os.environ.get("ZKWIRE_HOSTS", DEFAULT_HOSTS)
-    add("--hosts", default=hosts, metavar="HOST:PORT,...[/CHROOT]", help=text)
+    add("--hosts", default=os.environ.get("ZKWIRE_HOSTS", DEFAULT_HOSTS), metavar="HOST:PORT,...[/CHROOT]", help=text)
     text = "an identity to show, for example digest:user:password; may be repeated; better in ZKWIRE_AUTH"
     add("--auth", action="append", type=credential, default=[], metavar="SCHEME:CREDENTIAL", help=text)
     text = "a file with such identities, one a line; ZKWIRE_AUTH_FILE"
@@ -211,13 +210,17 @@ def connected(options: argparse.Namespace) -> AbstractAsyncContextManager[zkwire
     """Return a context with the client that the options describe.
 
     Raises:
-        argparse.ArgumentTypeError: if ZKWIRE_AUTH or a line of the file of identities is bad.
-        OSError: if a file cannot be read; entering the context raises what `zkwire.connect` does.
+        argparse.ArgumentTypeError: if ZKWIRE_AUTH or the file of identities is bad.
+        OSError: if a file of TLS cannot be read; entering the context raises what `zkwire.connect` does.
     """
     # The environment is for secrets: other users of a machine can read the arguments of a command.
-    lines = Path(options.auth_file).read_bytes().splitlines() if options.auth_file else ()
-    secrets = filter(None, [os.environ.get("ZKWIRE_AUTH"), *map(os.fsdecode, lines)])
-    auth = [*map(credential, secrets), *options.auth]
+    secrets = [os.environ.get("ZKWIRE_AUTH", "")]
+    if options.auth_file:
+        try:
+            secrets += map(os.fsdecode, Path(options.auth_file).read_bytes().splitlines())
+        except OSError as error:  # without the name, which may be an identity in the wrong place
+            raise argparse.ArgumentTypeError(f"the file of --auth-file: {error.strerror}") from None
+    auth = [*map(credential, filter(None, secrets)), *options.auth]
     within, tls = options.to_connect, tls_of(options)
     return zkwire.connect(options.hosts, options.session_timeout, within=within, auth=auth, ssl=tls)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import base64
+import contextlib
 import io
 import json
 import os
@@ -21,8 +22,7 @@ _LETTERS = {"c": Perms.CREATE, "d": Perms.DELETE, "r": Perms.READ, "w": Perms.WR
 
 def as_json(value: Any) -> str:
     """Return `value` as one line of JSON, which any program reads alike: in UTF-8, or else in ASCII."""
-    is_utf8 = sys.stdout.encoding.lower().replace("-", "") == "utf8"
-    return json.dumps(value, ensure_ascii=not is_utf8, separators=(", ", ": "))
+    return json.dumps(value, ensure_ascii=sys.stdout.encoding.lower().replace("-", "") != "utf8")
 
 
 def shown(text: str) -> str:
@@ -36,8 +36,10 @@ def say(*lines: str, to: TextIO | None = None) -> None:
     They may contain what a server or another client has written.
     """
     stream = to or sys.stdout
-    for line in lines:
-        print(shown(line) if stream is sys.stderr or stream.isatty() else line, file=stream)
+    # Complaints that are not read are no error.
+    with contextlib.suppress(OSError) if stream is sys.stderr else contextlib.nullcontext():
+        for line in lines:
+            print(shown(line) if stream is sys.stderr or stream.isatty() else line, file=stream)
 
 
 def prepare_streams() -> None:
@@ -119,8 +121,8 @@ def acl_text(acl: ACL) -> str:
     return f"{acl.scheme}:{acl.id}:{''.join(letter for letter, perm in _LETTERS.items() if acl.perms & perm)}"
 
 
-def acl_of_text(text: str) -> ACL:
-    """Return the entry that "scheme:id:letters" describes; an id may contain colons.
+def acl_of_text(text: str, least: int = 0) -> ACL:
+    """Return the entry that "scheme:id:letters" describes, with `least` letters; an id may contain colons.
 
     Raises:
         argparse.ArgumentTypeError: if it describes none, or one for no client, because there is no hash in it: a server
@@ -128,7 +130,7 @@ def acl_of_text(text: str) -> ACL:
     """
     scheme, _, rest = text.partition(":")
     id_, colon, letters = rest.rpartition(":")
-    if not scheme or not colon or not set(letters) <= set(_LETTERS):
+    if not scheme or not colon or not set(letters) <= set(_LETTERS) or len(letters) < least:
         raise argparse.ArgumentTypeError("an entry of an ACL is scheme:id:letters, with letters of cdrwa")
     if scheme == "digest" and not re.fullmatch("[^:]*:[0-9A-Za-z+/]{20,}=*", id_):
         raise argparse.ArgumentTypeError("a digest is user:hash, in base64: no client could log in with this entry")

@@ -40,12 +40,11 @@ async def ask(options: argparse.Namespace) -> None:
         try:
             tls = tls_of(options)
             answer: Any = await zkwire.four_letter_word(server, options.name, within=options.to_connect, ssl=tls)
-        except OSError as error:
-            failures.append(f"{server}: {error or type(error).__name__}")
-            kind = ConnectionError
-            continue
-        except zkwire.ZooKeeperError as error:
-            failures.append(str(error))  # it names the server
+        except (OSError, zkwire.ZooKeeperError) as error:
+            kind = ConnectionError if isinstance(error, OSError) else kind
+            failures.append(
+                f"{server}: {error}" if isinstance(error, OSError) else str(error)
+            )  # which names the server
             continue
         is_table = isinstance(answer, dict)
         if options.json:

@@ -32,6 +32,7 @@ Capture = pytest.CaptureFixture[str]
 NOT_CONFIRMED = "the ensemble did not confirm in time that it is still held"
 DELETED = "another client has deleted it"
 KILLED = "the process that supervises the command was killed, and the command with it"
+NOT_FOUND = "zklock: the first word after -- names no program that is found; .*\n"
 NO_GROUP = 2**30  # greater than every process id
 
 
@@ -80,7 +81,10 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
     for arguments, status, error in [
         ((path, "--", "sh", "-c", "exit 7"), 7, ""),
         ((path, "--", "sh", "-c", "kill -9 $$"), 137, ""),
-        ((path, "--", "nowhere-to-be-found"), 127, "zklock: nowhere-to-be-found: No such file or directory\n"),
+        ((path, "--", "nowhere-to-be-found"), 127, NOT_FOUND),
+        ((path, "--", "true; secret"), 127, NOT_FOUND),
+        ((path, *no_server, "--", "SECRET=x", "true"), 127, NOT_FOUND),  # before the session, whose nodes others see
+        ((path, "--", "/etc"), 126, "zklock: /etc: Permission denied\n"),
         ((path, "--", str(no_program)), 126, f"zklock: {no_program}: Permission denied\n"),
         ((path,), 125, "zklock: after --, write the command to run\n"),
         ((path, "--"), 125, "zklock: after --, write the command to run\n"),
@@ -298,6 +302,7 @@ def with_play(monkeypatch: pytest.MonkeyPatch, capfd: Capture) -> WithPlay:
     def run(play: Callable[[Played], object], *arguments: str) -> tuple[int, str, str]:
         ours, theirs = socket.socketpair()
         played = Played(theirs)
+        monkeypatch.setattr("shutil.which", lambda *_: "x")
         monkeypatch.setattr(supervisor, "start", lambda: (ours, os.getpid()))  # which is no child of this process
         with ThreadPoolExecutor(1) as pool:
 

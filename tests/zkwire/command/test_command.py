@@ -151,7 +151,7 @@ def test_an_acl_is_printed_and_set(run: Run) -> None:
     entry = f"digest:{zkwire.digest_acl('bob', 'pw').id}:a"
     run("acl", "/a", entry)
     assert run("acl", "/a", "--auth", "digest:bob:pw") == f"{entry}\n"
-    for bad in ("world:anyone:xyz", "digest:bob:pw:r"):  # the hash of the password is meant
+    for bad in ("world:anyone:xyz", "world:anyone:", "digest:bob:pw:r"):  # the hash of the password is meant
         with pytest.raises(SystemExit):
             run("acl", "/a", bad)
 
@@ -315,8 +315,8 @@ def test_the_options_name_servers_chroot_and_identity(
     assert run("get", "/secret", "--auth-file", str(file)) == "s"
     monkeypatch.setenv("ZKWIRE_AUTH_FILE", str(file))
     assert run("--auth", "digest:third:pw", "get", "/secret") == "s"
-    monkeypatch.setenv("ZKWIRE_AUTH_FILE", str(tmp_path / "none"))
-    assert "No such file or directory" in run("get", "/secret", status=1)
+    monkeypatch.setenv("ZKWIRE_AUTH_FILE", "digest:bob:S3CRET")
+    assert run("get", "/secret", status=2) == "zkwire: the file of --auth-file: No such file or directory\n"
 
 
 def test_tls_needs_the_authority_and_shows_our_certificate(
@@ -337,6 +337,7 @@ def test_tls_needs_the_authority_and_shows_our_certificate(
     [
         *("", "nonsense", "ls --auth nocolon", "ls --within 0", "ls --within soon", "tree --depth 0", "watch / -n 0"),
         *("get relative", "get --hosts ls", "get /a /b", "set /a", "rm -r /a --version 7 --hosts 127.0.0.1:1"),
+        "rm -r / --hosts 127.0.0.1:1/app",
     ],
 )
 def test_misuse_prints_the_usage(arguments: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 import zkwire
 from recipes.command.main import main as zklock
 from zkwire.blocking import Portal
+from zkwire.command import output
 from zkwire.command.main import main
 from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.testing import Server
@@ -49,6 +50,14 @@ def test_a_dump_leaves_out_the_servers_own_nodes_only(
 
 
 # -- streams ------------------------------------------------------------------------------------------------------
+
+
+def test_a_complaint_that_is_not_read_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Mock(write=Mock(side_effect=BrokenPipeError))
+    monkeypatch.setattr(sys, "stderr", stream)
+    output.say("the lock is lost", to=stream)
+    with pytest.raises(BrokenPipeError):
+        output.say("a", to=Mock(write=stream.write))
 
 
 @pytest.mark.parametrize(("command", "redirected"), [("ls", "2>&-"), ("dump", ">&-"), ("dump", ">&- 2>&-")])

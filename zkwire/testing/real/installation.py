@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 # The folder that holds the package: in a checkout, the one that `make zookeeper` fills.
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[3]
 DEBIAN_JARS = Path("/usr/share/java")
 # Debian's zookeeper.jar names most of what it needs in its manifest. It leaves out a logger, and jars that netty
 # needs for TLS.

@@ -157,6 +157,10 @@ async def test_a_killed_interpreter_takes_the_server_along_and_the_next_start_re
 # Finding a ZooKeeper
 
 
+def test_the_folder_beside_the_package_is_searched() -> None:
+    assert Path(zkwire.__file__).parents[1] == installation.PROJECT
+
+
 def test_zookeeper_home_without_a_zookeeper_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZOOKEEPER_HOME", str(tmp_path))
     with pytest.raises(ZooKeeperMissingError, match="ZOOKEEPER_HOME"):
