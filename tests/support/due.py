@@ -80,8 +80,9 @@ def write_in(port: int, sessions: Sequence[RawSession], timeout: float, path: st
             hello = ConnectRequest(0, 0, round(timeout * 1000), session.id, session.password, False)
             each.sendall(_framed(hello.encode()) + create)
         for each in sockets:
-            response, _ = ConnectResponse.decode(_frame(each), 0)
-            reply = _frame(each) if response.timeout > 0 else b""
+            answer = _frame(each)  # none if the server ends the session just then
+            is_resumed = answer and ConnectResponse.decode(answer, 0)[0].timeout > 0
+            reply = _frame(each) if is_resumed else b""
             if reply and not _REPLY.unpack_from(reply)[2]:
                 created.append(reply[_REPLY.size + _LENGTH.size :].decode())
     return created
