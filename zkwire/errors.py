@@ -83,11 +83,6 @@ def explained(error: BaseException) -> str:
     return str(error) or _WITHOUT_TEXT.get(type(error), f"{type(error).__name__} without a text")
 
 
-def _about_request(error: ConnectionLostError | NoAnswerError | ProtocolError) -> str:
-    message = Exception.__str__(error)
-    return f"{described(error.operation, error.path)}: {message}" if error.operation else message
-
-
 def _without_init(cls: type[BaseException], *args: object) -> BaseException:
     error = cls.__new__(cls, *args)
     error.args = args  # a TimeoutError does not get them by __new__
@@ -341,7 +336,28 @@ class TransactionError(ServerError):
         return f"nothing was carried out: operation {self.index} of the transaction was refused: {self.cause}"
 
 
-class ConnectionLostError(ZooKeeperError):
+class _RequestError(ZooKeeperError):
+    """The base of the errors whose text may name the request: `operation` and `path`."""
+
+    def __init__(self, message: str, *, operation: str = "", path: str | None = None) -> None:
+        super().__init__(message)
+        self.operation = operation
+        self.path = path
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{described(self.operation, self.path)}: {message}" if self.operation else message
+
+
+class _UnansweredError(_RequestError):
+    """The base of the errors after which it may be unknown whether a write was carried out: `maybe_applied`."""
+
+    def __init__(self, message: str, *, maybe_applied: bool, operation: str = "", path: str | None = None) -> None:
+        super().__init__(message, operation=operation, path=path)
+        self.maybe_applied = maybe_applied
+
+
+class ConnectionLostError(_UnansweredError):
     """The connection broke before the reply came.
 
     The client does not send a write twice: find out what happened before you repeat it.
@@ -353,16 +369,8 @@ class ConnectionLostError(ZooKeeperError):
         path: The znode that the request named, as the caller wrote it, None if unknown.
     """
 
-    def __init__(self, message: str, *, maybe_applied: bool, operation: str = "", path: str | None = None) -> None:
-        super().__init__(message)
-        self.maybe_applied = maybe_applied
-        self.operation = operation
-        self.path = path
 
-    __str__ = _about_request
-
-
-class NoAnswerError(ZooKeeperError, TimeoutError):
+class NoAnswerError(_UnansweredError, TimeoutError):
     """A request was not answered within the `request_timeout` of `connect`: it counts as cancelled.
 
     What was not sent never is.  An ephemeral, `protected` or `recover` create that was sent is undone: begin again, and
@@ -375,14 +383,6 @@ class NoAnswerError(ZooKeeperError, TimeoutError):
         operation: As for ConnectionLostError.
         path: As for ConnectionLostError.
     """
-
-    def __init__(self, message: str, *, maybe_applied: bool, operation: str = "", path: str | None = None) -> None:
-        super().__init__(message)
-        self.maybe_applied = maybe_applied
-        self.operation = operation
-        self.path = path
-
-    __str__ = _about_request
 
 
 class SessionError(ZooKeeperError):
@@ -411,7 +411,7 @@ class SessionClosedError(SessionError):
     """The client was closed; make a new one with zkwire.connect."""
 
 
-class ProtocolError(ZooKeeperError):
+class ProtocolError(_RequestError):
     """The peer sent bytes that are no ZooKeeper reply; the connection is closed, the session goes to another host.
 
     Args:
@@ -419,10 +419,3 @@ class ProtocolError(ZooKeeperError):
         operation: As for ConnectionLostError.
         path: As for ConnectionLostError.
     """
-
-    def __init__(self, message: str, *, operation: str = "", path: str | None = None) -> None:
-        super().__init__(message)
-        self.operation = operation
-        self.path = path
-
-    __str__ = _about_request

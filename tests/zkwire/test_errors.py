@@ -3,6 +3,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -59,7 +60,8 @@ CODES = {
 
 
 def _classes() -> list[type[BaseException]]:
-    return [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, BaseException)]
+    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, BaseException)]
+    return [error for error in found if not error.__name__.startswith("_")]
 
 
 def _transaction_error() -> TransactionError:
@@ -85,8 +87,13 @@ ERRORS: list[Exception] = [
 ]
 
 
+def _public_bases(error: type[BaseException]) -> tuple[type[BaseException], ...]:
+    found = (_public_bases(base) if base.__name__.startswith("_") else (base,) for base in error.__bases__)
+    return tuple(chain.from_iterable(found))
+
+
 def test_each_exception_has_its_place_in_the_tree() -> None:
-    parents = {error.__name__: error.__bases__ for error in _classes()}
+    parents = {error.__name__: _public_bases(error) for error in _classes()}
     assert parents.pop("ZooKeeperError") == (Exception,)
     assert parents.pop("NoAnswerError") == (ZooKeeperError, TimeoutError)
     for name in ("ServerError", "ConnectionLostError", "SessionError", "ProtocolError"):

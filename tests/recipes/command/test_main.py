@@ -615,7 +615,7 @@ async def test_who_waits_is_told_for_whom_after_two_seconds_and_at_longer_and_lo
             if told and pause > 3:
                 await lease.release()
                 lease = await others.pop(0)
-            await asyncio.sleep(pause - 0.2)
+            await asyncio.sleep(pause - 0.2)  # of virtual time, which this test is about
             assert capfd.readouterr().err == ""
             await asyncio.sleep(0.2)
             assert capfd.readouterr().err == (told and f"zklock: waiting for the lock /l, held by {told}\n")

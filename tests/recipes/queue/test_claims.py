@@ -198,10 +198,10 @@ async def test_an_item_whose_body_has_failed_comes_after_the_others_for_a_minute
             return claimed
 
         assert await claim(6) == [b"bad", b"too", b"0", b"1", b"2", b"bad"]
-        await asyncio.sleep(59)
+        await asyncio.sleep(59)  # of virtual time: less than the minute
         await queue.put_many(numbers(2))
         assert await claim(1) == [b"0"]
-        await asyncio.sleep(2)
+        await asyncio.sleep(2)  # of virtual time: the minute is over
         assert await claim(3) == [b"bad", b"too", b"1"]
         assert await Queue(zk, PATH).get() == b"bad"  # to other consumers it is where it was
 

@@ -116,8 +116,9 @@ async def test_what_is_late_stands_in_the_results_of_a_pipeline_and_is_reported_
         assert str(late).endswith("it counts as cancelled: it may yet be carried out, and what it creates be removed")
         with pytest.raises(NoAnswerError):
             await zk.get_many([GetData("/")])
+        server.names()
         adding = asyncio.ensure_future(zk.pipeline([create]))
-        await asyncio.sleep(0.1)
+        await server.until("create2")
         await cancelled(adding)
         server.release()
         await zk.ping()
