@@ -13,6 +13,8 @@ from pathlib import Path
 
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _SET_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+_SET_NAME = 15  # PR_SET_NAME
+_ADOPTER = b"zklock-command"  # 15 bytes at most
 
 
 def now() -> float:
@@ -26,6 +28,14 @@ def now() -> float:
 def adopt_orphans() -> None:
     """Make this process the parent of all orphans among its descendants; does nothing elsewhere."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
+    _prctl(_SET_NAME, _ADOPTER)
+
+
+def children_that_adopt() -> list[int]:
+    """Return the children of this process that have called `adopt_orphans` and run; none elsewhere than on Linux."""
+    listed = Path("/proc/thread-self/children")
+    pids = listed.read_text().split() if listed.exists() else []
+    return [int(pid) for pid in pids if Path(f"/proc/{pid}/comm").read_bytes() == _ADOPTER + b"\n"]
 
 
 def die_with_parent(parent: int) -> None:
@@ -73,8 +83,7 @@ def _load_prctl() -> Callable[..., int] | None:
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes
 
-            loaded: Callable[..., int] = ctypes.CDLL(None).prctl
-            return loaded
+            return ctypes.CDLL(None).prctl
     return None
 
 
@@ -82,5 +91,5 @@ def _load_prctl() -> Callable[..., int] | None:
 _PRCTL = _load_prctl()
 
 
-def _prctl(option: int, value: int) -> bool:
+def _prctl(option: int, value: int | bytes) -> bool:
     return _PRCTL is not None and _PRCTL(option, value, 0, 0, 0) == 0

@@ -49,12 +49,12 @@ class Signals:
     """The signals that arrive: they go to the command while it runs, and otherwise cancel the main task.
 
     Attributes:
-        first: The signal that has cancelled the task.
+        first: The signal that has cancelled the task, 0 if none has.
         forward: Called with each signal while the command runs.
         has_stop: Whether one of them asks this process to end, and not, as SIGHUP may, to read its settings again.
     """
 
-    first: int | None = None
+    first: int = 0
     forward: Callable[[int], None] | None = None
     has_stop: bool = False
 
@@ -205,7 +205,6 @@ def run(options: argparse.Namespace) -> int:
     try:
         return asyncio.run(_with_session(options, orders, signals))
     except asyncio.CancelledError:
-        assert signals.first is not None
         return BY_SIGNAL + signals.first
     finally:
         orders.close()

@@ -17,6 +17,10 @@ of the command, and whether it was ended because of the lock.
 The group is ended by SIGTERM, and by SIGKILL after the grace, in any case before T: at T another client may own the
 lock.  It is ended so when T minus the grace has come and no later T, when the lock is lost, when the command has ended
 and left others in its group, and when the holder has ended, which closes the socket.
+
+The command may be another zklock, or start one, whose supervisor is not in the group.  When its holder has ended, this
+process adopts it (Linux), and waits for its end, too.  Where this process sends SIGKILL to the group, it sends SIGQUIT
+to such a supervisor, which then kills its own group.
 """
 
 import contextlib
@@ -82,6 +86,9 @@ class ProcessGroup:
             self.end()
         if self.ended_at is not None and now >= min(self.ended_at + self.grace, self.until - _MARGIN):
             self.send(signal.SIGKILL)
+            with contextlib.suppress(PermissionError):  # of another user
+                for inner in kernel.children_that_adopt():
+                    os.kill(inner, signal.SIGQUIT)
 
     def send(self, number: int) -> None:
         """Send a signal to all processes of the group."""
@@ -131,6 +138,7 @@ class Supervisor:
         self._woken, self._waking = socket.socketpair()
         self._waking.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.signal(signal.SIGQUIT, lambda number, frame: self._carry_out({"until": kernel.now()}))
         signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
 
     def run(self) -> None:
@@ -177,7 +185,7 @@ class Supervisor:
         if self._is_orphan:
             group.end()
         group.look()
-        if group.status is not None and not kernel.group_is_alive(group.id):
+        if group.status is not None and not kernel.group_is_alive(group.id) and not kernel.children_that_adopt():
             self._group = None
             self._answer({"status": group.status, "early": group.is_early})
 

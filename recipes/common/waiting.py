@@ -62,8 +62,7 @@ class Bound:
 
 def describe_outage(zk: Client) -> str:
     """Return the end of the message of a wait that has ended without a connection, otherwise ""."""
-    is_connected = zk.state is SessionState.CONNECTED
-    return "" if is_connected else f"; the client is not connected to a server that can write: {zk.state.value}"
+    return "" if zk.state is SessionState.CONNECTED else f"; the state of the client: {zk.state.value}"
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -226,6 +227,29 @@ def test_the_answer_comes_when_all_that_a_command_leaves_running_has_ended(holde
     group = holder.run("trap '' TERM; sleep 1000 & exit 0", grace=0.3)
     assert holder.answer() == {"status": 0, "early": False}
     assert not kernel.group_is_alive(group)
+
+
+def test_the_answer_comes_when_the_command_of_an_inner_supervisor_has_ended(holder: Holder, tmp_path: Path) -> None:
+    """Of a zklock that the command has started; it ends within the grace of the outer one, and is of another group."""
+    found = tmp_path / "found"
+    code = f"""
+import json, time
+from recipes.command import kernel, supervisor
+orders, _ = supervisor.start()
+command = ["sh", "-c", "trap '' TERM; echo $$ > {found}; while :; do sleep 0.01; done"]
+order = {{"run": command, "env": {{}}, "until": kernel.now() + 600, "grace": 60}}
+orders.sendall(json.dumps(order).encode() + b"\\n")
+time.sleep(1000)
+"""
+    (tmp_path / "inner.py").write_text(code)
+    holder.run(f"{sys.executable} {tmp_path / 'inner.py'}; true", grace=0.3)
+    end = time.monotonic() + 30
+    while not (found.exists() and found.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    holder.order(end=True)
+    assert holder.answer() == {"status": -signal.SIGTERM, "early": True}
+    assert not kernel.group_is_alive(int(found.read_text()))
 
 
 def test_a_command_ends_when_the_lock_may_be_lost_and_later_if_that_is_postponed(holder: Holder) -> None:
