@@ -236,7 +236,7 @@ def test_the_answer_comes_when_the_command_of_an_inner_supervisor_has_ended(hold
 import json, time
 from recipes.command import kernel, supervisor
 orders, _ = supervisor.start()
-command = ["sh", "-c", "trap '' TERM; echo $$ > {found}; while :; do sleep 0.01; done"]
+command = ["sh", "-c", "trap '' TERM; echo $$ > {found}; (while :; do sleep 0.01; done); true"]
 order = {{"run": command, "env": {{}}, "until": kernel.now() + 600, "grace": 60}}
 orders.sendall(json.dumps(order).encode() + b"\\n")
 time.sleep(1000)
