@@ -10,6 +10,7 @@ from tests.soak import leaks
 from tests.soak.measure import verdict
 from tests.soak.soak import soak
 from zkwire.testing import RealServer
+from zkwire.testing.real.server import QUICK_START
 
 COUNTS = {"tasks": 4, "descriptors": 20, "watches": 0, "nodes": 20, "ephemerals": 0, "sessions": 4}
 FLAT = [
@@ -38,7 +39,8 @@ def test_few_samples_are_no_verdict() -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RealServer]:
-    server = RealServer(fsync=False)
+    # An empty container that the server deletes between two samples would make the first one smaller than the last.
+    server = RealServer(fsync=False, jvm=["-Dznode.container.checkIntervalMs=1000000000", *QUICK_START])
     asyncio.run(server.start())
     yield server
     asyncio.run(server.close())
