@@ -29,6 +29,7 @@ GetDataReply, which is a Buffer and a Stat, the generated decoder is in essence
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import get_annotations
@@ -40,6 +41,9 @@ from zkwire.wire import primitives
 _Codec: TypeAlias = primitives.Fixed | primitives.Variable | type[Any]
 
 _T = TypeVar("_T")
+
+# Held while a class gets its methods.  Reentrant: the classes of a record's fields are completed meanwhile.
+_completing = threading.RLock()
 
 
 class _FieldsOnFirstUse:
@@ -104,24 +108,19 @@ def frozen_record(cls: type[_T]) -> type[_T]:
 
 
 def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
-    """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`.
-
-    A frozen class is completed at once: `dataclass` refuses to freeze a class twice, as two threads might ask it to.
-    """
+    """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`."""
     attributes = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     attributes["__slots__"] = tuple(get_annotations(cls))
     attributes |= {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
-    made: Any = type(cls.__name__, cls.__bases__, attributes)
-    if frozen:
-        _complete(made)
-    return made  # type: ignore[no-any-return]
+    return type(cls.__name__, cls.__bases__, attributes)
 
 
 def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[Record]:
     """Make a class that `@record` has declared a dataclass, generate its encoder and decoder, and return the class.
 
-    Records are shared by the event loops of all threads.  Two threads may do this to one class at the same time: each
-    then gives it methods that do the same, and `_codecs`, which says that all is there, comes last.
+    Records are shared by the event loops of all threads, so one thread at a time completes classes: `dataclass` goes
+    through the dictionary of the class, which must not change meanwhile.  `_codecs`, which says that all is there,
+    comes last.
 
     Args:
         used: The class, or a plain subclass of it.
@@ -133,19 +132,22 @@ def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[R
     cls: type[Any] | None = next((base for base in used.__mro__ if "_is_frozen" in base.__dict__), None)
     if cls is None:
         raise misuse(f"{used.__name__} is not declared with @record")
-    if "_codecs" in cls.__dict__:
-        return cls
+    with _completing:
+        if "_codecs" not in cls.__dict__:
+            _complete_declared(cls)
+    return cls
+
+
+def _complete_declared(cls: type[Any]) -> None:
     hints = get_type_hints(cls, include_extras=True)
     codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
-    frozen: bool = cls.__dict__["_is_frozen"]
     cls._shown = [name for name in _field_names(cls) if not _is_hidden(hints[name])]
     if "__repr__" not in cls.__dict__:
         cls.__repr__ = _repr  # type: ignore[assignment]
-    dataclass(frozen=frozen, repr=False)(cls)
+    dataclass(frozen=cls._is_frozen, repr=False)(cls)
     cls.encode = _make_encoder(cls.__name__, codecs)
-    cls.decode = staticmethod(_make_decoder(cls, codecs, frozen=frozen))
+    cls.decode = staticmethod(_make_decoder(cls, codecs))
     cls._codecs = codecs
-    return cls
 
 
 def first_field(cls: type[Record]) -> tuple[str, object]:
@@ -217,7 +219,7 @@ def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callabl
     return _generate("encode", ["self"], lines, scope)
 
 
-def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: bool) -> primitives.Decoder:
+def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]]) -> primitives.Decoder:
     """Generate the decoder of `cls`; the module's docstring shows one.
 
     One struct reads all fixed fields that are next to each other, together with the length of the variable field after
@@ -268,17 +270,17 @@ def _make_decoder(cls: type[Any], codecs: list[tuple[str, _Codec]], *, frozen: b
                 body.append(f"{target}, at = {name_of(codec.decode)}(data, at)")
 
     # The fields of a frozen record cannot be set one by one: they are variables first.
-    add("field_" if frozen else "self.", codecs)
+    add("field_" if cls._is_frozen else "self.", codecs)
     flush()
     lines = [
-        *([] if frozen else ["self = new(cls)"]),
+        *([] if cls._is_frozen else ["self = new(cls)"]),
         "try:",
         *(["    " + line for line in body] or ["    pass"]),
         "except error:",
         f"    raise DecodeError(f'{cls.__name__}: the frame ends in a field, after byte {{at}}') from None",
         "except UnicodeDecodeError:",
         f"    raise DecodeError(f'{cls.__name__}: a string that is not UTF-8, at byte {{at}}') from None",
-        f"return cls({', '.join(f'field_{name}' for name, _ in codecs)}), at" if frozen else "return self, at",
+        f"return cls({', '.join(f'field_{name}' for name, _ in codecs)}), at" if cls._is_frozen else "return self, at",
     ]
     return _generate("decode", ["data", "at"], lines, scope)
 

@@ -4,10 +4,12 @@ import copy
 import dataclasses
 import pickle
 import struct
+import sys
 import threading
 import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -211,10 +213,10 @@ def test_only_a_string_in_a_reply_must_be_utf8() -> None:
         assert _declare(declared).decode(b"\0\0\0\2a\xff", 0)[0].field0 == "a\ufffd"
 
 
-def test_a_frozen_record_is_complete_when_it_is_declared_and_any_other_when_it_is_first_used() -> None:
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_record_is_complete_when_it_is_first_used(frozen: bool) -> None:
     """An import of zkwire makes no codec that it may not need."""
-    assert "encode" in vars(_declare(Int, frozen=True))
-    cls = _declare(Int)
+    cls = _declare(Int, frozen=frozen)
     assert "encode" not in vars(cls)
     cls(1)
     assert "encode" in vars(cls)
@@ -433,10 +435,8 @@ class Counted:
 
 
 def test_tuples_of_frozen_records_are_encoded_once_while_few_are_in_use_and_lists_each_time() -> None:
-    tuples: list[Any] = [(Counted(),) for _ in range(50)]
-    lists: list[Any] = [[Counted()] for _ in range(2)]
-    _remembers(tuples, [1] * 50)
-    _remembers(lists, [3] * 2)
+    _remembers([(Counted(),) for _ in range(50)], [1] * 50)
+    _remembers([[Counted()] for _ in range(2)], [3] * 2)
 
 
 def _remembers(lists: list[Any], times: list[int]) -> None:
@@ -459,26 +459,26 @@ def test_the_memory_of_encoded_tuples_is_bounded() -> None:
 
 
 def test_a_vector_of_records_that_may_change_is_encoded_each_time() -> None:
-    cls = _declare(AnyVector[Stat])
     stat = Stat(*range(11))
-    value = cls((stat,))
+    value = _declare(AnyVector[Stat])((stat,))
     before = value.encode()
     stat.version = 77
     assert value.encode() == b"\0\0\0\1" + stat.encode() != before
 
 
-def test_threads_may_use_a_record_first_at_the_same_time() -> None:
-    for _ in range(50):
-        made: type[Record] = record(type("Shared", (Record,), {"__annotations__": {"first": Int, "second": UString}}))
+def test_threads_may_use_a_record_first_at_the_same_time(request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(partial(sys.setswitchinterval, sys.getswitchinterval()))
+    sys.setswitchinterval(1e-6)  # a switch of threads at almost every instruction
+    for frozen in [False, True] * 25:
+        made: Any = _declare(Int, UString, frozen=frozen)
         start = threading.Barrier(4)
 
-        def use(made: Any = made, start: threading.Barrier = start) -> tuple[Any, int]:
+        def use(value: int, made: Any = made, start: threading.Barrier = start) -> bool:
             start.wait()
-            return made.decode(made(1, "b").encode(), 0)  # type: ignore[no-any-return]
+            return made.decode(made(value, "b").encode(), 0) == (made(value, "b"), 9)  # type: ignore[no-any-return]
 
         with ThreadPoolExecutor(4) as threads:
-            for decoded in [thread.result() for thread in [threads.submit(use) for _ in range(4)]]:
-                assert decoded == (made(1, "b"), 9)
+            assert all(threads.map(use, range(4)))
 
 
 def test_a_record_has_slots_and_takes_no_other_attribute() -> None:
