@@ -78,6 +78,7 @@ async def test_an_example_runs(block: str) -> None:
             await names["example"](zk)
 
 
+@pytest.mark.slow("starts Python for each")
 @pytest.mark.parametrize("block", SCRIPTS)
 def test_a_script_runs(block: str, tmp_path: Path) -> None:
     with ServerProcess() as server:

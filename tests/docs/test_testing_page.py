@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.scripts import run_python
 from zkwire.testing.memory import four_letter_words
 from zkwire.testing.memory.faults import Faults
@@ -21,6 +23,7 @@ def test_the_page_has_a_conftest_and_four_examples() -> None:
     assert (len(CONFTEST), len(TESTS)) == (1, 4)
 
 
+@pytest.mark.slow("starts pytest")
 def test_the_examples_pass_under_pytest(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST[0], encoding="utf-8")
     for number, example in enumerate(TESTS):

@@ -1,7 +1,7 @@
 """Put deliberate faults into the product, one at a time, and see the tests fail.
 
 `python -m tests.mutants [AREA ...]` tries the faults that are written down.  `python -m tests.mutants --sample 150
---seed 7 [--modules recipes/line zkwire/session] [--quick]` draws small changes at random: see sample.py.
+--seed 7 [--modules recipes/line zkwire/session] [--without-java]` draws small changes at random: see sample.py.
 
 A fault is a "mutant" in a file `tests/mutants/AREA.toml`; without arguments all areas are tried.  Each mutant gets a
 copy of the repository in a temporary folder, so that the working tree is never changed.  The exit status is 1 when the
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--modules", nargs="+", default=[], help="to draw from, such as recipes/line (default: the core)"
     )
-    parser.add_argument("--quick", action="store_true", help="leave out the tests that need Java or take long")
+    parser.add_argument("--without-java", action="store_true", help="leave out the tests that need Java")
     parser.add_argument(
         "--lines", type=Path, metavar="FOLDER", help="keeps what each test executes, for another sample of this code"
     )
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{sample.prune()} judgements are removed from {EQUIVALENT.name}")
         return 0
     if given.sample is not None:
-        return sample.main(given.sample, given.seed, given.modules, given.lines, quick_only=given.quick)
+        return sample.main(given.sample, given.seed, given.modules, given.lines, without_java=given.without_java)
     return _try_areas(given.areas)
 
 

@@ -40,7 +40,7 @@ class Trial(NamedTuple):
     before: str
     after: str
     tests: list[tuple[str, float]]
-    is_quick: bool
+    needs_java: bool
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -115,7 +115,7 @@ class Forks:
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(nothing, descriptor)
-        if trial.is_quick:
+        if not trial.needs_java:
             most = _address_space() + _MEMORY
             resource.setrlimit(resource.RLIMIT_AS, (most, most))
         chosen = [items[name] for name, _ in trial.tests]

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from tests.mutants.changes import Change, changes
 from tests.mutants.mutant import EQUIVALENT, ROOT
 from tests.mutants.slot import Slot, slots
-from tests.mutants.touched import NOT_QUICK, QUICK, Touched
+from tests.mutants.touched import WITH_JAVA, WITHOUT_JAVA, Touched
 from tests.mutants.trial import copy_of_the_tree, run_pytest
 
 CORE: Final = ("recipes", "zkwire/wire", "zkwire/session", "zkwire/client")
@@ -98,18 +98,18 @@ def drawn(count: int, seed: int, modules: Sequence[str]) -> list[Change]:
     return random.Random(seed).sample(found, min(count, len(found)))
 
 
-def main(count: int, seed: int, modules: Sequence[str], notes: Path | None, *, quick_only: bool = False) -> int:
+def main(count: int, seed: int, modules: Sequence[str], notes: Path | None, *, without_java: bool = False) -> int:
     """Draw and try `count` changes, print a table and at its end the survivors; return 0, or 1 if there are any.
 
     Arguments: `notes`, the folder with the lines that each test executes: what is missing there is written by a run of
-    the tests, and what is there is used; `quick_only`, whether to leave out the tests that need Java or take long.
+    the tests, and what is there is used; `without_java`, whether to leave out the tests that need Java.
     """
     chosen = drawn(count, seed, modules)
     with tempfile.TemporaryDirectory() as folder:
         notes = (notes or Path(folder)).resolve()
-        marks = {notes / "quick": QUICK}
-        if not quick_only:
-            marks[notes / "others"] = NOT_QUICK
+        marks = {notes / "without-java": WITHOUT_JAVA}
+        if not without_java:
+            marks[notes / "java"] = WITH_JAVA
         with ThreadPoolExecutor() as pool:  # side by side
             failures = "".join(pool.map(_note_lines, marks, marks.values()))
         if failures:
@@ -119,7 +119,7 @@ def main(count: int, seed: int, modules: Sequence[str], notes: Path | None, *, q
     print(f"{len(chosen)} changes, drawn by seed {seed}; {SIDE_BY_SIDE} at a time", flush=True)
     results = []
     with slots(min(SIDE_BY_SIDE, count)) as free, ThreadPoolExecutor(len(free)) as pool:
-        for done in as_completed([pool.submit(_try, change, touched, free, quick_only) for change in chosen]):
+        for done in as_completed([pool.submit(_try, change, touched, free, without_java) for change in chosen]):
             results.append(done.result())
             print(_row(results[-1]), flush=True)
     survivors = [result.change for result in results if result.caught_by is None]
@@ -140,16 +140,16 @@ def _note_lines(folder: Path, mark: str) -> str:
     return output if status else ""
 
 
-def _try(change: Change, touched: Touched, free: list[Slot], quick_only: bool) -> Result:
-    """Run the tests that execute a change, until one fails: first all that are quick, then the others."""
+def _try(change: Change, touched: Touched, free: list[Slot], without_java: bool) -> Result:
+    """Run the tests that execute a change, until one fails: first all that need no Java, then the others."""
     started = time.monotonic()
     text = (ROOT / change.file).read_text(encoding="utf-8")
     tests = touched.tests_of(change, text)
     is_at_import = touched.is_at_import(change, text)
     slot = free.pop()
     try:
-        for is_quick in (True, False)[: 1 if quick_only else 2]:
-            chosen = [test for test in tests if test.is_quick is is_quick]
+        for needs_java in (False, True)[: 1 if without_java else 2]:
+            chosen = [test for test in tests if test.needs_java is needs_java]
             if (caught_by := slot.caught_by(change, chosen, is_at_import=is_at_import)) is not None:
                 break
     finally:

@@ -31,8 +31,8 @@ class Slot:
     def caught_by(self, change: Change, tests: Sequence[Guard], *, is_at_import: bool) -> str | None:
         """Return what has caught `change`: the first of `tests` that fails, or a process that does not end; or None.
 
-        Arguments: `tests`, all quick or all not; `is_at_import`, whether what is changed has been executed before the
-        first test, so that all must be imported again.
+        Arguments: `tests`, all without Java or all with it; `is_at_import`, whether what is changed has been executed
+        before the first test, so that all must be imported again.
         """
         path = self._root / change.file
         before = path.read_text(encoding="utf-8")
@@ -54,7 +54,7 @@ class Slot:
 
     def _in_fork(self, file: str, before: str, after: str, tests: Sequence[Guard]) -> str | None:
         limits = [(test.name, _limit(test)) for test in tests]
-        self._forks.send(Trial(file, before, after, limits, tests[0].is_quick))
+        self._forks.send(Trial(file, before, after, limits, tests[0].needs_java))
         caught_by: str | None = self._forks.recv()
         return caught_by
 
@@ -63,7 +63,7 @@ class Slot:
         listed = self._root / "tests.txt"
         listed.write_text("\n".join(test.name for test in tests), encoding="utf-8")
         files = dict.fromkeys(test.name.partition("::")[0] for test in tests)
-        memory = _MEMORY if tests[0].is_quick else ()
+        memory = () if tests[0].needs_java else _MEMORY
         limit = _LIMIT_WITH_JAVA + sum(map(_limit, tests)) / 2
         try:
             status, output = run_pytest(self._root, files, "-x", *memory, *_ONLY, str(listed), limit=limit)
@@ -77,7 +77,7 @@ class Slot:
 
 
 def _limit(test: Guard) -> float:
-    return (_LIMIT if test.is_quick else _LIMIT_WITH_JAVA) + _TIMES * test.seconds
+    return (_LIMIT_WITH_JAVA if test.needs_java else _LIMIT) + _TIMES * test.seconds
 
 
 @contextmanager

@@ -42,6 +42,7 @@ def _imported(folder: Path) -> tuple[ModuleType, list[FunctionType]]:
     return module, functions_by_file()[str(file)]
 
 
+@pytest.mark.slow("looks at every function there is")
 def test_functions_that_exist_get_the_changed_code(tmp_path: Path) -> None:
     module, functions = _imported(tmp_path)
     assert exchange(functions, TEXT, TEXT.replace("a < b", "a <= b").replace("value + 2", "value + 3"))
@@ -52,6 +53,7 @@ def test_functions_that_exist_get_the_changed_code(tmp_path: Path) -> None:
     assert (thing.size, thing.seen) == (1, 7)
 
 
+@pytest.mark.slow("looks at every function there is")
 def test_what_has_no_effect_or_another_shape_is_not_exchanged(tmp_path: Path) -> None:
     module, functions = _imported(tmp_path)
     assert not exchange(functions, TEXT, TEXT)
@@ -68,7 +70,7 @@ def test_a_slot_names_the_test_that_catches_a_change_and_forgets_the_change() ->
     tests = "tests/zkwire/wire/test_frames.py"  # not tests of hypothesis, which takes 2 s in a new process
     whole = "test_a_frame_with_one_byte_less_or_more_is_cut_out_as_any_other"
     names = (f"{whole}[0]", f"{whole}[40]")
-    blind, seeing = (Guard(f"{tests}::{name}", 0.1, is_quick=True) for name in names)
+    blind, seeing = (Guard(f"{tests}::{name}", 0.1, needs_java=False) for name in names)
     with slots(1, tests) as (slot,):
         for guards, caught_by in [([blind, seeing], seeing.name), ([blind], None), ([], None), ([seeing], seeing.name)]:
             assert slot.caught_by(change, guards, is_at_import=False) == caught_by  # exchanged

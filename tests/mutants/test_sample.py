@@ -87,6 +87,7 @@ def test_a_change_is_known_by_its_code_although_lines_move() -> None:
     assert [each.key for each in changes("a.py", before)] == [each.key for each in changes("a.py", after)]
 
 
+@pytest.mark.slow("reads every module of the product")
 def test_one_seed_draws_the_same_changes_and_another_one_others() -> None:
     def draw(seed: int) -> list[Change]:
         return drawn(20, seed, ["recipes/line"])
@@ -100,6 +101,7 @@ def test_an_unknown_module_is_refused() -> None:
         drawn(1, 1, ["recipes/nothing"])
 
 
+@pytest.mark.slow("reads every module of the product")
 def test_each_change_that_was_judged_to_have_no_effect_still_exists() -> None:
     there = {change.key for file in core_files([]) for change in _changes_of(file)[1]}
     assert equivalents() <= there

@@ -26,8 +26,8 @@ import pytest
 from tests.mutants.changes import Change
 from tests.mutants.mutant import ROOT
 
-QUICK: Final = "not java and not slow"  # the marks of tests, as an argument of pytest
-NOT_QUICK: Final = "java or slow"
+WITHOUT_JAVA: Final = "not java"  # the marks of tests, as an argument of pytest
+WITH_JAVA: Final = "java"
 _PRODUCT: Final = ("zkwire", "recipes")
 _PROCESSES: Final = ("subprocess.Popen", "os.fork", "os.posix_spawn")
 _NAME: Final = "_executed_statements"  # of the bytes, in the module builtins
@@ -55,11 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 class Guard(NamedTuple):
-    """A test by its id, which took `seconds`; `is_quick` is False for one that needs Java or takes long."""
+    """A test by its id, which took `seconds`."""
 
     name: str
     seconds: float
-    is_quick: bool
+    needs_java: bool
 
 
 class Notes(MetaPathFinder):
@@ -114,8 +114,8 @@ class Notes(MetaPathFinder):
         try:
             return (yield)
         finally:
-            is_quick = not any(map(item.get_closest_marker, ("java", "slow")))
-            guard = Guard(item.nodeid, round(time.monotonic() - started, 3), is_quick)
+            needs_java = item.get_closest_marker("java") is not None
+            guard = Guard(item.nodeid, round(time.monotonic() - started, 3), needs_java)
             self._tests.append((guard, self._starts_process, self._taken()))
 
     def pytest_sessionfinish(self) -> None:
@@ -201,7 +201,7 @@ class Touched:
         near = (f"tests/{path.parent}/test_{path.stem}", f"tests/{path.parent}/")
 
         def order(test: Guard) -> tuple[bool, bool, float]:
-            return not test.is_quick, not test.name.startswith(near[0]), test.seconds
+            return test.needs_java, not test.name.startswith(near[0]), test.seconds
 
         return sorted(found, key=order)
 

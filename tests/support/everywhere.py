@@ -6,7 +6,6 @@ own result.
 """
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Any, Final, TypedDict, Unpack
 from unittest.mock import patch
 
 import zkwire
+from tests.support.examples import stride
 from tests.support.recipes import no_task_stays, outcome, until
 from zkwire import Client, NoAuthError, NoNodeError, ServerError
 from zkwire.testing import Server
@@ -79,16 +79,15 @@ class Played(TypedDict, total=False):
     may_raise: tuple[type[Exception], ...]
 
 
-async def cut_at_every_step(act: Play, **played: Unpack[Played]) -> int:
+async def cut_at_every_step(act: Play, **played: Unpack[Played]) -> None:
     """Cut the connection of `zk` at its first request, in the next run at its second, and so on, each at another path.
 
     Each request is cut before it is carried out, and each write also after that, in place of the reply: whether a read
-    was carried out makes no difference to anything.  Returns the number of requests.  `act` checks its own result.
+    was carried out makes no difference to anything.  `act` checks its own result.
     """
-    steps = await _at_every_step(act, "cut before request", _drop_before, **played)
+    await _at_every_step(act, "cut before request", _drop_before, **played)
     played["at_least"] = 0  # not every play writes
     await _at_every_step(act, "cut after write", _drop_after_write, **played)
-    return steps
 
 
 def _drop_before(stage: Scene, step: int) -> Fault:
@@ -105,16 +104,16 @@ def _drop_after_write(stage: Scene, step: int) -> Fault:
     return fault
 
 
-async def expire_at_every_step(act: Play, **played: Unpack[Played]) -> int:
+async def expire_at_every_step(act: Play, **played: Unpack[Played]) -> None:
     """Play with the session of `zk` expired at its first request, its second and so on, each at another path.
 
     The request is carried out, the connection is cut before its answer, and the session expires at once.  The play goes
     on in the next session.
     """
-    return await _at_every_step(act, "expired after request", _drop_after, expires=True, **played)
+    await _at_every_step(act, "expired after request", _drop_after, expires=True, **played)
 
 
-async def refuse_at_every_step(act: Play, error: type[ServerError], **played: Unpack[Played]) -> int:
+async def refuse_at_every_step(act: Play, error: type[ServerError], **played: Unpack[Played]) -> None:
     """Play with the first request of `zk` refused by `error`, then with its second and so on, each at another path."""
 
     def refuse(stage: Scene, step: int) -> Fault:
@@ -124,7 +123,7 @@ async def refuse_at_every_step(act: Play, error: type[ServerError], **played: Un
         return fault
 
     with patch("recipes.common.retrying._PAUSE", 0.001):
-        return await _at_every_step(act, f"{error.__name__} at request", refuse, **played)
+        await _at_every_step(act, f"{error.__name__} at request", refuse, **played)
 
 
 async def _at_every_step(
@@ -138,11 +137,11 @@ async def _at_every_step(
     at_least: int = 1,
     may_raise: tuple[type[Exception], ...] = (),
     expires: bool = False,
-) -> int:
+) -> None:
     # No pause before reconnecting: otherwise the runs spend most of their time in pauses.
     with patch("zkwire.session.hosts._FIRST_PAUSE", 0.0):
         async with scene() as stage:
-            for step in range(1, MOST_STEPS):
+            for step in range(1, MOST_STEPS, stride()):
                 stage.path = f"/recipe-{step}"
                 stage.kept.clear()
                 async with _noted(f"{what} {step}"):
@@ -167,7 +166,7 @@ async def _at_every_step(
                     await nothing_stays(stage, stays)
                 if not hits:
                     assert step > at_least, f"{act} has {step - 1} steps only"
-                    return step - 1
+                    return
     raise AssertionError(f"the play has not ended after {MOST_STEPS} requests")
 
 
@@ -185,11 +184,11 @@ async def cancel_at_every_moment(
     at_least: int = 2,
     most: int = MOST_TURNS,
     again_after: int | None = None,
-) -> int:
+) -> None:
     """Run `act` and cancel its task at its first moment, in the next run at its second, until it ends before.
 
     A moment is a turn of the event loop, unless all tasks wait for the same as in the turn before.  Each run has
-    another path on one server.  Returns the number of moments.
+    another path on one server.
 
     Args:
         act: what is played and cancelled.
@@ -201,13 +200,13 @@ async def cancel_at_every_moment(
         again_after: how many turns later to cancel the task a second time; None for once only.
     """
     async with scene() as stage:
-        for count in itertools.count():
+        for count in range(0, most + stride(), stride()):
             stage.path = f"/recipe-{count}"
             async with _noted(f"cancelled at moment {count}"):
                 async with no_task_stays():
                     if prepare is not None:
                         await prepare(stage)
-                    task = asyncio.ensure_future(_awaited(act, stage))
+                    task = asyncio.ensure_future(act(stage))
                     turns = await _until_moment(count, task, stage.zk, most)
                     is_over = task.done()
                     task.cancel()
@@ -225,11 +224,10 @@ async def cancel_at_every_moment(
             if is_over or turns == most:
                 assert count >= at_least, f"{act} has {count} moments only"
                 assert turns < MOST_TURNS, f"the play has not ended after {turns} turns"
-                return count
-    raise AssertionError("unreachable")
+                return
 
 
-async def _until_moment(count: int, task: asyncio.Task[None], zk: Client, most: int) -> int:
+async def _until_moment(count: int, task: asyncio.Future[object], zk: Client, most: int) -> int:
     """Return, after `most` turns at the latest, when so many moments have passed; return the number of turns."""
     turns = moments = 0
     before: object = None
@@ -249,10 +247,6 @@ def _awaited_by_all(zk: Client) -> object:
     awaited = {task._fut_waiter for task in others}  # type: ignore[attr-defined]
     is_busy = zk._session.requests._unsent or any(future is None or future.done() for future in awaited)
     return None if is_busy else awaited
-
-
-async def _awaited(act: Play, stage: Scene) -> None:
-    await act(stage)
 
 
 async def nothing_stays(stage: Scene, stays: Collection[str] = ()) -> None:

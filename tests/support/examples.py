@@ -24,6 +24,11 @@ def examples(count: int) -> settings:
     return settings(max_examples=max(1, count * settings().max_examples // _USUAL))
 
 
+def stride() -> int:
+    """Return how far apart the moments are at which a play is disturbed: 1, or more by the profile that is loaded."""
+    return _USUAL // settings().max_examples
+
+
 def some_in_quick(values: Iterable[Any], count: int) -> list[Any]:
     """Return `values` for a parametrized test; all but the first `count` are marked as slow.
 

@@ -64,6 +64,7 @@ def test_a_process_that_fails_is_reported_and_the_others_go_on(
         assert len(crew.race(orders("good", 1))) == 1
 
 
+@pytest.mark.slow("starts processes")
 @pytest.mark.parametrize("name", ["zkwire", "floor"])
 def test_our_programs_run_a_race(name: str) -> None:
     command = [sys.executable, "-m", "bench.peers.programs.ours", name]

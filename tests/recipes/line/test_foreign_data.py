@@ -29,7 +29,6 @@ KINDS: dict[str, Make] = {
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 
-FORGED_DOWNGRADES = [b"zkwire shared\n", b"zkwire shared " + b"0" * 64 + b"\n"]
 FORGED_LIMITS = [b"zkwire limit 0.000\n", b"zkwire limit 0.000 " + b"0" * 64 + b"\n"]
 
 

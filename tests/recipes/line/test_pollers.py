@@ -12,6 +12,7 @@ import zkwire
 from recipes import Election, Lock, MultiLock, ReadWriteLock, Semaphore, TryLock
 from recipes.line.known import line_of
 from recipes.line.locking import Locking
+from tests.support.examples import some_in_quick
 from tests.support.virtual_time import Server, in_virtual_time
 from zkwire import Client
 
@@ -42,7 +43,7 @@ async def _try_for_ever(locking: Locking[Any], taken: list[float], *, is_new_cli
             await lease.release()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", some_in_quick(KINDS, 2))
 @pytest.mark.parametrize("is_new_client", [False, True], ids=["again", "each-for-the-first-time"])
 @in_virtual_time
 async def test_a_lock_that_is_released_is_soon_taken_by_one_of_many_that_try(kind: str, is_new_client: bool) -> None:

@@ -181,6 +181,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return run(tmp_path_factory.mktemp("together"), modules)
 
 
+@A_PYTEST_OF_ITS_OWN
 @pytest.mark.parametrize("name", TOGETHER)
 def test_each_test_of_a_module_has_its_outcome_and_says_why(printed: str, name: str) -> None:
     _, expected, said = TOGETHER[name]
