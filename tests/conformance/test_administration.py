@@ -1,4 +1,4 @@
-"""Administrative verbs: whoami, get_ephemerals, count_descendants, get_config and reconfig."""
+"""Administrative verbs: get_ephemerals, count_descendants, get_config and reconfig."""
 
 from typing import Any
 
@@ -6,14 +6,7 @@ import pytest
 
 import zkwire
 from tests.support.client import Server, sending_nothing
-from zkwire import Client, ClientInfo, Create
-
-
-@pytest.mark.since("3.7", "whoAmI")
-async def test_whoami_returns_the_address_of_the_client(zk: Client) -> None:
-    seen = await zk.whoami()
-    assert seen == [ClientInfo("ip", "127.0.0.1")]
-    assert (seen[0].scheme, seen[0].user) == ("ip", "127.0.0.1")
+from zkwire import Client, Create
 
 
 @pytest.mark.since("3.6", "getEphemerals")

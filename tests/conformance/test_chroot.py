@@ -145,12 +145,6 @@ async def test_a_conditional_write_below_a_chroot_keeps_its_version_pitfall_65(
     assert (await app.get("/a")).data == b"by another"
 
 
-async def test_the_chroot_of_a_single_slash_is_no_chroot(server: Server, path: str) -> None:
-    async with zkwire.connect(f"{server.hosts}/") as zk:
-        assert zk.chroot == ""
-        assert await zk.create(path) == path
-
-
 async def test_an_error_says_that_the_chroot_is_missing(zk: Client, path: str, app: Client) -> None:
     hint = f"the chroot {path} does not exist: create it with ensure_path"
     tx = app.transaction()

@@ -116,12 +116,12 @@ TAKES_ACL: dict[str, Verb] = {
 }
 
 
-async def refuses(proxy: Proxy, zk: Client, call: Awaitable[object], shown: str) -> None:
+async def refuses(proxy: Proxy, zk: Client, call: Awaitable[object], *shown: str) -> None:
     """Check that `call` raises a ValueError or TypeError that shows `shown`, and sends nothing."""
     mark = proxy.mark()
     with pytest.raises((ValueError, TypeError)) as refused:
         await call
-    assert shown in str(refused.value)
+    assert [each for each in shown if each not in str(refused.value)] == []
     await zk.ping()
     assert proxy.requests(mark) == []
 
@@ -206,11 +206,7 @@ async def test_a_transaction_that_is_too_large_is_refused_as_a_whole(proxy: Prox
     tx = zk.transaction()
     tx.create(path, bytes(600_000))
     tx.create(f"{path}-2", bytes(600_000))
-    await refuses(proxy, zk, tx.commit(), "a transaction of 2 operations is too large, make several of it")
-    tx = zk.transaction()
-    tx.create(path, bytes(600_000))
-    tx.create(f"{path}-2", bytes(600_000))
-    await refuses(proxy, zk, tx.commit(), "1048575")
+    await refuses(proxy, zk, tx.commit(), "a transaction of 2 operations is too large, make several of it", "1048575")
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if not verb.startswith(("transaction", "discard"))])

@@ -136,7 +136,7 @@ async def test_a_change_that_was_undone_before_the_read_gives_no_value(zk: Clien
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_the_iteration_can_be_continued_after_a_cancelled_wait(zk: Client, path: str, kind: str) -> None:
+async def test_one_task_at_a_time_may_wait_and_the_next_after_a_cancelled_one(zk: Client, path: str, kind: str) -> None:
     await zk.create(path)
     async with stream(zk, kind, path) as states:
         await following(states)
@@ -152,6 +152,12 @@ async def test_the_iteration_can_be_continued_after_a_cancelled_wait(zk: Client,
         await cancelled(task)
         await disturb(zk, kind, path, "2")
         assert await following(states)
+        task = asyncio.ensure_future(anext(states))
+        await turns()
+        with pytest.raises(RuntimeError, match=f"next state of {path}"):
+            await anext(states)
+        await disturb(zk, kind, path, "3")
+        assert await task is not None
 
 
 @pytest.mark.parametrize("kind", STREAMS)
@@ -179,18 +185,6 @@ async def test_a_refused_read_raises_and_the_iteration_can_be_continued(zk: Clie
             await anext(states)
     await zk.delete(path)
     assert await following(states) is None
-
-
-@pytest.mark.parametrize("kind", STREAMS)
-async def test_one_task_at_a_time_may_wait(zk: Client, path: str, kind: str) -> None:
-    async with stream(zk, kind, path) as states:
-        await following(states)
-        task = asyncio.ensure_future(anext(states))
-        await turns()
-        with pytest.raises(RuntimeError, match=f"next state of {path}"):
-            await anext(states)
-        await zk.create(path)
-        assert await task is not None
 
 
 @pytest.mark.parametrize("kind", STREAMS)

@@ -46,12 +46,6 @@ async def test_a_node_without_children_is_deleted(proxy: Proxy, zk: Client, path
     assert await zk.exists(path) is None
 
 
-async def test_an_absent_node_is_refused(zk: Client, path: str) -> None:
-    with pytest.raises(zkwire.NoNodeError) as refused:
-        await zk.delete_tree(path)
-    assert refused.value.path == path
-
-
 async def test_a_tree_below_a_chroot_and_the_chroot_itself_are_deleted(zk: Client, path: str, app: Client) -> None:
     await plant(zk, path)
     await app.delete_tree("/a")

@@ -151,15 +151,6 @@ async def test_cancelling_the_wait_gives_the_watch_up(zk: Client, path: str) -> 
     await zk.create(path)
 
 
-async def test_a_watch_raises_session_closed_at_the_end_of_the_client(server: Server, path: str) -> None:
-    async with zkwire.connect(server.hosts) as zk:
-        watch = await watch_by(zk, "exist", path)
-        unawaited = await watch_by(zk, "exist", path)
-    with pytest.raises(zkwire.SessionClosedError):
-        await watch
-    assert unawaited.done()
-
-
 async def test_a_watch_set_gives_events_in_the_order_of_the_changes(zk: Client, other: Client, path: str) -> None:
     nodes = [f"{path}-{number}" for number in range(5)]
     with WatchSet() as watches:
@@ -175,8 +166,9 @@ async def test_a_watch_set_gives_events_in_the_order_of_the_changes(zk: Client, 
         assert watches.take() == []
 
 
-async def test_a_watch_set_raises_session_closed_at_the_end_of_the_client(server: Server, path: str) -> None:
+async def test_a_watch_and_a_watch_set_raise_session_closed_at_the_end_of_the_client(server: Server, path: str) -> None:
     async with zkwire.connect(server.hosts) as zk:
+        watch, unawaited = await watch_by(zk, "exist", path), await watch_by(zk, "exist", path)
         watches = WatchSet()
         await zk.exists_and_watch(path, into=watches)
         waiting = asyncio.create_task(watches.next())
@@ -185,6 +177,9 @@ async def test_a_watch_set_raises_session_closed_at_the_end_of_the_client(server
             await watches.next()
     with pytest.raises(zkwire.SessionClosedError):
         await waiting
+    with pytest.raises(zkwire.SessionClosedError):
+        await watch
+    assert unawaited.done()
     with pytest.raises(zkwire.SessionClosedError):
         watches.take()
 
