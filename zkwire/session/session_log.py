@@ -57,7 +57,7 @@ class SessionLog:
         self._loop = asyncio.get_running_loop()
         self._repetitions = Repetitions()
         self._session_id = session_id
-        self._is_lost = False  # whether the last message of all says that there is no connection
+        self._is_lost = False  # whether the last message of all says that there is no connection or session
 
     def connected(self, server: str, session_id: int, timeout: float, *, is_read_only: bool) -> None:
         """A server has accepted the session."""
@@ -66,8 +66,8 @@ class SessionLog:
         # A new session is always news; a server that drops each connection has the same one resumed again and again.
         added = self._repetitions.note((server, "resumed"), self._connected_at) if is_resumed else ""
         if added is not None or self._is_lost:
-            self._is_lost = False
-            _log.info(
+            _log.log(
+                logging.WARNING if self._is_lost else logging.INFO,  # who has seen a warning also sees that it is over
                 "connected to %s%s: %s session %s, with a timeout of %.3g s%s",
                 server,
                 ", which is read-only" if is_read_only else "",
@@ -76,18 +76,17 @@ class SessionLog:
                 timeout,
                 added or "",
             )
+            self._is_lost = False
 
     def lost(self, server: str, reason: Exception) -> None:
         """The connection was lost."""
-        now = self._loop.time()
-        if now - self._connected_at >= _LASTED:
+        if self._loop.time() - self._connected_at >= _LASTED:
             self._repetitions.forget()
         self._write(logging.WARNING, (server, "lost", type(reason)), "lost the connection to %s: %s%s", server, reason)
 
     def dropped(self, server: str, reason: ProtocolError) -> None:
         """The connection was lost because of bad bytes."""
-        name = type(reason).__name__
-        self._write(logging.ERROR, (server, "dropped"), "dropped %s: %s: %s%s", server, name, reason)
+        self._write(logging.ERROR, (server, "dropped"), "dropped %s: %s: %s%s", server, type(reason).__name__, reason)
 
     def failed(self, server: str, error: OSError | ProtocolError) -> None:
         """An attempt to connect has failed."""
@@ -103,6 +102,7 @@ class SessionLog:
 
     def ended(self, error: ZooKeeperError) -> None:
         """The session has expired, or the server refuses a credential."""
+        self._is_lost = True
         _log.error("%s", error)
 
     def closed(self, session_id: int, timeout: float, *, is_confirmed: bool) -> None:

@@ -40,7 +40,7 @@ async def test_a_session_is_logged_from_its_beginning_to_its_end(caplog: pytest.
     assert messages[0] == ("INFO", f"connected to {hosts}: new session {session}, with a timeout of 7 s")
     assert messages[1][0] == "WARNING"
     assert messages[1][1].startswith(f"lost the connection to {hosts}: ")
-    assert messages[2] == ("INFO", f"connected to {hosts}: resumed session {session}, with a timeout of 7 s")
+    assert messages[2] == ("WARNING", f"connected to {hosts}: resumed session {session}, with a timeout of 7 s")
     assert messages[3:] == [("INFO", f"closed session {session}")]
 
 
@@ -71,19 +71,19 @@ async def test_a_server_that_drops_each_connection_is_logged_at_growing_interval
         log.connected("a:1", 1, 4.0, is_read_only=False)
         await asyncio.sleep(0.5)
         log.lost("a:1", ConnectionResetError("reset"))
-    connected = ("INFO", "connected to a:1: resumed session 0x1, with a timeout of 4 s")
+    connected = "connected to a:1: resumed session 0x1, with a timeout of 4 s"
     assert logged(caplog) == [
-        connected,
+        ("INFO", connected),
         ("WARNING", "lost the connection to a:1: reset"),
-        connected,
-        ("INFO", f"{connected[1]} (20 times in the last 10 s)"),
+        ("WARNING", connected),  # at the level of the warning that it answers
+        ("INFO", f"{connected} (20 times in the last 10 s)"),
         ("WARNING", "lost the connection to a:1: reset (20 times in the last 10 s)"),
-        connected,
+        ("WARNING", connected),
     ]
 
 
 @in_virtual_time
-@pytest.mark.parametrize("how", ["lost", "failed", "dropped"])
+@pytest.mark.parametrize("how", ["lost", "failed", "dropped", "ended"])
 async def test_after_a_connection_that_has_failed_the_log_does_not_leave_out_the_next_one(
     how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -91,9 +91,9 @@ async def test_after_a_connection_that_has_failed_the_log_does_not_leave_out_the
     log = SessionLog(1)
     for error in (ProtocolError("a"), ConnectionRefusedError(), TimeoutError()):
         log.connected("a:1", 1, 4.0, is_read_only=False)
-        getattr(log, how)("a:1", error)
+        getattr(log, how)(*["a:1"][how == "ended" :], error)
     log.connected("a:1", 1, 4.0, is_read_only=False)
-    assert logged(caplog)[-1] == ("INFO", "connected to a:1: resumed session 0x1, with a timeout of 4 s")
+    assert logged(caplog)[-1] == ("WARNING", "connected to a:1: resumed session 0x1, with a timeout of 4 s")
 
 
 @in_virtual_time
@@ -106,7 +106,7 @@ async def test_a_loss_after_a_connection_that_lasted_is_always_logged(caplog: py
         log.lost("a:1", ConnectionResetError("reset"))
     levels = [level for level, _ in logged(caplog)]
     # The second loss is the first repetition, after 9.5 s: it is left out.
-    assert levels == ["INFO", "WARNING", "INFO", "INFO", "WARNING", "INFO", "WARNING"]
+    assert levels == ["INFO", "WARNING", "WARNING", "INFO", "WARNING", "WARNING", "WARNING"]
     assert "times" not in str(logged(caplog)[4:])
 
 
