@@ -1,9 +1,11 @@
-"""A web service with FastAPI: a lock for each account, a leader among the processes, a health check.
+"""A web service with FastAPI that places each order once; a leader among the processes; a health check.
 
     pip install fastapi uvicorn
     ZOOKEEPER=zk1:2181,zk2:2181,zk3:2181 uvicorn orders:app
+    curl -X PUT http://localhost:8000/accounts/7/orders/a-1
 
 SIGTERM ends it: uvicorn answers the requests that it has, then leaves `lifespan`, which resigns and closes the session.
+A caller that gets no answer, or 503, repeats the request: the order's id shows that it was placed.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator
 
+import store
 from fastapi import FastAPI, HTTPException, Request
 
 import zkwire
@@ -41,16 +44,16 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan)
 
 
-@app.post("/orders/{account}")
-async def place_order(account: int, request: Request) -> dict[str, int]:
+@app.put("/accounts/{account}/orders/{order}")
+async def place_order(account: int, order: str, request: Request) -> dict[str, bool]:
+    """Place an order, in one process at a time for each account; `placed` is False if it had been placed before."""
     lock = Lock(request.app.state.zk, f"/orders/accounts/{account}")
     try:
-        async with lock.hold(within=2.0) as lease:
-            return {"account": account, "token": lease.token}  # the work: give the token to the database as well
-    except TimeoutError:
-        raise HTTPException(503, "another order for this account is placed, or ZooKeeper is down: try again") from None
-    except (LockLostError, zkwire.ZooKeeperError) as error:
-        raise HTTPException(503, f"the order may not have been placed: {error}") from error
+        async with lock.hold(within=2.0) as lease:  # cancelled when the lock is lost
+            # A thread goes on after a cancellation, and a suspended process wakes up: the store looks at the token.
+            return {"placed": await asyncio.to_thread(store.place, order, account, lease.token)}
+    except (TimeoutError, LockLostError, zkwire.ZooKeeperError, store.StaleTokenError) as error:
+        raise HTTPException(503, f"repeat the request, the order may not have been placed: {error}") from error
 
 
 @app.get("/health")

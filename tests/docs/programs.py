@@ -21,6 +21,7 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Process]:
         *command,
         cwd=EXAMPLES,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdin=PIPE,
         stdout=PIPE,
         stderr=STDOUT,
         start_new_session=True,  # apart from the signals of a terminal

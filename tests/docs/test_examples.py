@@ -1,14 +1,28 @@
-"""The programs of docs/examples that need no package but ours; `make thirdparty` tries the others."""
+"""The programs of docs/examples, without the packages of others: `make thirdparty` tries them with those."""
 
 import asyncio
+import atexit
 import re
+import runpy
 import signal
+import sys
+import threading
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import zkwire
+from recipes import Queue
+from tests.docs import stand_ins
 from tests.docs.programs import EXAMPLES, ROOT, started, until_printed
+from zkwire.blocking import Portal
 from zkwire.testing import RealServer, Server
+
+WEB = ("orders", "shop")
 
 
 async def test_the_next_process_leads_when_sigterm_ends_the_leader() -> None:
@@ -37,29 +51,98 @@ async def test_settings_follow_the_node() -> None:
         assert await until_printed(program, "settings") == "settings: {'discount': 20}"
 
 
+async def _cause(running: Process, name: str, number: int, hosts: str) -> None:
+    """Have the program do something."""
+    if name in WEB:
+        assert running.stdin is not None
+        running.stdin.write(b"order-%d\n" % number)
+        return
+    async with zkwire.connect(hosts) as zk:
+        if name == "mailer":
+            await Queue(zk, "/mailer/queue").put(b"%d" % number)
+        elif name == "settings":
+            await zk.ensure_path("/settings/shop")
+            await zk.set("/settings/shop", b'{"discount": %d}' % number)
+
+
 @pytest.mark.parametrize(
-    ("program", "before", "after", "status"),
+    ("name", "does", "goes_on", "status"),
     [
-        ("scheduler.py", "job of the leader", "job of the leader", 0),
-        ("settings.py", "settings: ", "discount", -signal.SIGTERM),
-        ("nightly.py", "begins", "is done", 0),
+        ("orders", "200 {'placed': True}", "200 {'placed': True}", 0),
+        ("shop", "200 {'placed': True}", "200 {'placed': True}", 0),
+        ("mailer", "posted 1", "posted 3", 0),
+        ("scheduler", "job of the leader", "job of the leader", 0),
+        ("nightly", "begins", "is done", 0),
+        ("settings", "{'discount': 1}", "{'discount': 3}", -signal.SIGTERM),
     ],
 )
-async def test_a_program_says_that_its_server_was_killed_and_goes_on(
-    program: str, before: str, after: str, status: int, zookeeper_own: RealServer
+async def test_a_program_says_that_its_server_was_killed_and_that_it_is_back_and_goes_on(
+    name: str, does: str, goes_on: str, status: int, zookeeper_own: RealServer, tmp_path: Path
 ) -> None:
-    async with started(program, zookeeper_own.hosts, INTERVAL="0.1", SECONDS="4") as running:
-        await until_printed(running, before)
+    """With the levels of the log that Python shows if a program sets none."""
+    program = [f"{name}.py"] if name not in (*WEB, "mailer") else ["-m", "tests.docs.stand_ins", name]
+    given = {"ZOOKEEPER": zookeeper_own.hosts, "DATABASE": str(tmp_path / "store"), "INTERVAL": "0.1", "SECONDS": "4"}
+    async with started(*program, zookeeper_own.hosts, **given) as running:
+        await _cause(running, name, 1, zookeeper_own.hosts)
+        await until_printed(running, does)
         zookeeper_own.kill()
         await until_printed(running, "lost the connection to")
+        if name in WEB:
+            await _cause(running, name, 2, "")
+            assert "the connection is lost" in await until_printed(running, "503 ")
         await zookeeper_own.start()
-        async with zkwire.connect(zookeeper_own.hosts) as zk:
-            await zk.create("/settings/shop", b'{"discount": 10}', make_parents=True)
-        await until_printed(running, after)
-        if after != "is done":
+        await until_printed(running, "connected to")
+        for number in (2, 3, 3) if name in WEB else (3,):
+            await _cause(running, name, number, zookeeper_own.hosts)
+        await until_printed(running, goes_on)
+        if name in ("mailer", "scheduler", "settings"):
             running.terminate()
-        assert b"Traceback" not in (await running.communicate())[0]
+        rest = (await running.communicate(b""))[0].decode()  # the end of the standard input
+        assert [seen for seen in ("Traceback", "lost the", "session", "expired") if seen in rest] == []
         assert running.returncode == status
+        if name in WEB:
+            assert re.findall(r"placed': (\w+)", rest) == ["True", "False"]
+
+
+def test_the_store_places_an_order_once_and_refuses_a_process_that_has_lost_the_lock(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DATABASE", str(tmp_path / "store"))
+    store = SimpleNamespace(**runpy.run_path(str(EXAMPLES / "store.py")))
+    assert [store.place("a", 7, 5), store.place("a", 7, 5), store.place("b", 7, 6)] == [True, False, True]
+    with pytest.raises(store.StaleTokenError, match="a token greater than 5 has been used"):
+        store.place("c", 7, 5)
+    assert [store.place("c", 7, 6), store.place("d", 8, 1)] == [True, True]
+
+
+def test_the_first_requests_of_a_web_application_share_a_client_and_leave_no_thread_while_no_server_answers(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    at_exit: list[Callable[[], None]] = []
+    for name, module in stand_ins.STAND_INS.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setenv("DATABASE", str(tmp_path / "store"))
+    with Portal() as portal, portal.enter(Server()) as server, ThreadPoolExecutor(8) as threads:
+        monkeypatch.setenv("ZOOKEEPER", server.hosts)
+        place_order = runpy.run_path(str(EXAMPLES / "shop.py"))["place_order"]
+        portal.call(server.stop)
+        monkeypatch.setattr(atexit, "register", at_exit.append)
+        waiting = threading.Barrier(8)
+
+        def status(account: int) -> int:
+            waiting.wait()
+            answer: tuple[int, object] = place_order(SimpleNamespace(method="PUT"), account, f"order-{account}")
+            return answer[0]
+
+        assert list(threads.map(status, range(8))) == [503] * 8
+        assert [thread.name for thread in threading.enumerate()].count("zkwire portal") == 1  # the server's
+        portal.call(server.start)
+        assert list(threads.map(status, range(8))) == [200] * 8
+        assert len(server.sessions) == 1
+        for end in reversed(at_exit):
+            end()
+        assert server.sessions == []
 
 
 async def test_the_job_is_done_once_a_day() -> None:
@@ -73,8 +156,6 @@ async def test_the_job_is_done_once_a_day() -> None:
 
 
 def test_every_program_is_tested() -> None:
-    tests = [ROOT / "tests" / "docs" / name for name in ("test_examples.py", "thirdparty.py")]
-    tested = {
-        name for test in tests for name in re.findall(r"started\(.*?(\w+)(?:\.py|:app)\"", test.read_text("utf-8"))
-    }
-    assert tested == {path.stem for path in EXAMPLES.glob("*.py")}
+    tests = "".join((ROOT / "tests/docs" / test).read_text("utf-8") for test in ("test_examples.py", "thirdparty.py"))
+    named = re.findall(r"(\w+)(?:\.py|:app\w*)?\"", tests)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} - {*named} == set()

@@ -41,7 +41,6 @@ SCRIPTS = {
         r'zookeeper_\w+(\{[a-z]+="\w+"(,[a-z]+="\w+")*\})? \d+(\.\d+)?(e-\d+)?',
     ],
     "production.md, Blocking code, 1": ["/greeting", "the fencing token is a number: True"],
-    "production.md, Blocking code, 2": ["charged 7, certain for True"],
     "recipes.md, its beginning, 1": [],
     "testing.md, its beginning, 1": ["/greeting"],
 }

@@ -5,6 +5,9 @@ import re
 import urllib.error
 import urllib.request
 from asyncio import StreamReader, StreamWriter
+from pathlib import Path
+
+import pytest
 
 import zkwire
 from recipes import Lock, Queue
@@ -20,29 +23,39 @@ def _request(url: str, *, method: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-async def test_the_web_service() -> None:
+@pytest.mark.parametrize(
+    ("program", "interface"), [("orders:app", "asgi3"), ("shop:application", "wsgi")], ids=["FastAPI", "Django"]
+)
+async def test_a_web_service(program: str, interface: str, tmp_path: Path) -> None:
+    options = ["--port", "0", "--interface", interface]
+    given = {"DATABASE": str(tmp_path / "store")}
     async with (
         Server() as server,
         zkwire.connect(server.hosts) as zk,
-        started("-m", "uvicorn", "orders:app", "--port", "0", ZOOKEEPER=server.hosts) as service,
+        started("-m", "uvicorn", program, *options, ZOOKEEPER=server.hosts, **given) as service,
     ):
         line = await until_printed(service, "running on")
         found = re.search(r"http://[\d.:]+", line)
         assert found is not None
-        url = found[0]
-        assert await asyncio.to_thread(_request, f"{url}/health", method="GET") == (200, '{"zookeeper":"CONNECTED"}')
-        status, text = await asyncio.to_thread(_request, f"{url}/orders/7", method="POST")
-        assert (status, re.sub(r'"token":\d+', '"token":N', text)) == (200, '{"account":7,"token":N}')
+        order = f"{found[0]}/accounts/7/orders/a-1"
+        for placed in ("true", "false"):
+            status, text = await asyncio.to_thread(_request, order, method="PUT")
+            assert (status, text.replace(" ", "")) == (200, f'{{"placed":{placed}}}')
+        assert (await asyncio.to_thread(_request, order, method="POST"))[0] == 405
         async with Lock(zk, "/orders/accounts/7"):
-            status, text = await asyncio.to_thread(_request, f"{url}/orders/7", method="POST")
+            status, text = await asyncio.to_thread(_request, order, method="PUT")
             assert status == 503
-            assert "another order for this account" in text
-        async for names in zk.children("/orders/cleaner"):
-            if names:
-                break
+            assert "was not free within 2" in text
+        if interface == "asgi3":
+            health = await asyncio.to_thread(_request, f"{found[0]}/health", method="GET")
+            assert health == (200, '{"zookeeper":"CONNECTED"}')
+            async for names in zk.children("/orders/cleaner"):
+                if names:
+                    break
         service.terminate()
         assert await service.wait() in (0, -15)  # uvicorn raises the signal again when it has shut down
-        assert await zk.get_children("/orders/cleaner") == []  # it has resigned
+        if interface == "asgi3":
+            assert await zk.get_children("/orders/cleaner") == []  # it has resigned
 
 
 async def test_the_mailer() -> None:
