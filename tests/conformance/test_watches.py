@@ -142,15 +142,6 @@ async def test_cancelling_a_watch_keeps_other_watches_of_the_same_node(zk: Clien
         assert first.done()
 
 
-async def test_cancelling_the_wait_gives_the_watch_up(zk: Client, path: str) -> None:
-    watch = await watch_by(zk, "exist", path)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0):
-            await watch
-    assert watch.done()
-    await zk.create(path)
-
-
 async def test_a_watch_set_gives_events_in_the_order_of_the_changes(zk: Client, other: Client, path: str) -> None:
     nodes = [f"{path}-{number}" for number in range(5)]
     with WatchSet() as watches:
@@ -184,7 +175,12 @@ async def test_a_watch_and_a_watch_set_raise_session_closed_at_the_end_of_the_cl
         watches.take()
 
 
-async def test_cancelling_the_wait_for_a_watch_set_loses_no_event(zk: Client, path: str) -> None:
+async def test_cancelling_the_wait_gives_a_watch_up_and_loses_no_event_of_a_watch_set(zk: Client, path: str) -> None:
+    watch = await watch_by(zk, "exist", path)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await watch
+    assert watch.done()
     with WatchSet() as watches:
         await zk.exists_and_watch(path, into=watches)
         with pytest.raises(TimeoutError):

@@ -21,16 +21,13 @@ async def test_the_answer_to_mntr_is_a_dict_with_numbers(server: Server, path: s
     assert version.startswith("3.")
 
 
-async def test_the_answers_to_conf_and_envi_are_dicts(server: Server) -> None:
+async def test_the_answers_to_conf_and_envi_are_dicts_and_those_to_other_words_text(server: Server) -> None:
     configuration = await zkwire.four_letter_word(server.hosts, "conf")
     assert configuration["tickTime"] == 500
     assert configuration["clientPort"] == int(server.hosts.rpartition(":")[2])
     environment = await zkwire.four_letter_word(server.hosts, "envi")
     assert environment["zookeeper.version"].startswith("3.")
     assert all(isinstance(value, str) for value in environment.values())
-
-
-async def test_the_answers_to_other_words_are_text(server: Server) -> None:
     assert await zkwire.four_letter_word(server.hosts, "ruok") == "imok"
     assert await zkwire.four_letter_word(server.hosts, "isro") == "rw"
     assert "\nMode: standalone\n" in await zkwire.four_letter_word(server.hosts, "srvr")
