@@ -14,6 +14,7 @@ import zkwire
 from recipes import Lock, LockLostError
 
 SECONDS = float(os.environ.get("SECONDS", "1"))  # how long the work takes
+LONGEST = float(os.environ.get("LONGEST", "3600"))  # how long a late host waits for the one that does it
 
 
 async def run_job(day: str) -> None:
@@ -24,7 +25,8 @@ async def run_job(day: str) -> None:
 
 async def main(hosts: str) -> None:
     day = datetime.date.today().isoformat()
-    async with zkwire.connect(hosts) as zk, Lock(zk, "/nightly/lock") as lease:  # later hosts wait here for the first
+    # Without a limit, an ensemble that is down for days would collect the processes of each night.
+    async with zkwire.connect(hosts) as zk, Lock(zk, "/nightly/lock").hold(within=LONGEST) as lease:
         if await zk.exists(f"/nightly/{day}"):
             return
         await run_job(day)

@@ -41,4 +41,7 @@ async def until_sigterm(hosts: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(until_sigterm(sys.argv[1]))
+    try:
+        asyncio.run(until_sigterm(sys.argv[1]))
+    except (TimeoutError, ConnectionError) as error:  # no server to begin with: a supervisor starts the program again
+        sys.exit(f"ended: {error!r}")

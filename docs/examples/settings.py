@@ -42,4 +42,7 @@ async def main(hosts: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    try:
+        asyncio.run(main(sys.argv[1]))
+    except (TimeoutError, ConnectionError) as error:  # no server to begin with: a supervisor starts the program again
+        sys.exit(f"ended: {error!r}")

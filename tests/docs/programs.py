@@ -34,13 +34,13 @@ async def started(*command: str, **environment: str) -> AsyncIterator[Process]:
         await process.communicate()
 
 
-async def until_printed(process: Process, wanted: str) -> str:
-    """Return the first line of the output that contains `wanted`."""
+async def until_printed(process: Process, *wanted: str) -> str:
+    """Return the first line of the output that contains one of `wanted`."""
     assert process.stdout is not None
     seen = []
     async for line in process.stdout:
         assert b"Traceback" not in line
-        if wanted in line.decode():
+        if any(each in line.decode() for each in wanted):
             return line.decode().rstrip("\n")
         seen.append(line.decode())
     raise AssertionError(f"it ended with {await process.wait()} and never printed {wanted!r}:\n{''.join(seen)}")

@@ -17,11 +17,8 @@ class HTTPException(Exception):
     """FastAPI's, with a status and a text."""
 
 
-def _fast_api(lifespan: Any) -> SimpleNamespace:
-    def route(path: str) -> Any:
-        return lambda function: function
-
-    return SimpleNamespace(lifespan=lifespan, state=SimpleNamespace(), get=route, put=route)
+def _app(lifespan: Any) -> Any:
+    return MagicMock(lifespan=lifespan, put=lambda path: lambda function: function)
 
 
 def _post(url: str, data: bytes, headers: dict[str, str]) -> Any:
@@ -30,7 +27,7 @@ def _post(url: str, data: bytes, headers: dict[str, str]) -> Any:
 
 
 STAND_INS: dict[str, Any] = {
-    "fastapi": MagicMock(FastAPI=_fast_api, HTTPException=HTTPException),
+    "fastapi": MagicMock(FastAPI=_app, HTTPException=HTTPException),
     "django.conf": MagicMock(),
     "django.core.wsgi": MagicMock(),
     "django.http": MagicMock(JsonResponse=lambda data, status=200: (status, data)),

@@ -27,12 +27,11 @@ def _request(url: str, *, method: str) -> tuple[int, str]:
     ("program", "interface"), [("orders:app", "asgi3"), ("shop:application", "wsgi")], ids=["FastAPI", "Django"]
 )
 async def test_a_web_service(program: str, interface: str, tmp_path: Path) -> None:
-    options = ["--port", "0", "--interface", interface]
-    given = {"DATABASE": str(tmp_path / "store")}
+    command = ["-m", "uvicorn", program, "--port", "0", "--interface", interface]
     async with (
         Server() as server,
         zkwire.connect(server.hosts) as zk,
-        started("-m", "uvicorn", program, *options, ZOOKEEPER=server.hosts, **given) as service,
+        started(*command, ZOOKEEPER=server.hosts, DATABASE=str(tmp_path / "store")) as service,
     ):
         line = await until_printed(service, "running on")
         found = re.search(r"http://[\d.:]+", line)
