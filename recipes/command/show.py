@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import contextlib
 import time
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -142,18 +143,12 @@ def _print(locks: Locks, options: argparse.Namespace) -> None:
     output.say(*lines)
 
 
-def _rows(path: str, contenders: list[Contender], now: float) -> list[tuple[str, ...]]:
-    names = [_shown(path), *[""] * (len(contenders) - 1)]
-    return [
-        (
-            name,
-            "holds" if each.owns else "waits",
-            _describe_age(_age(each, now)),
-            each.session or "?",
-            _shown(each.data.decode(errors="backslashreplace"), _LONGEST_DATA),
-        )
-        for name, each in zip(names, contenders, strict=True)
-    ]
+def _rows(path: str, contenders: list[Contender], now: float) -> Iterator[tuple[str, ...]]:
+    name = _shown(path)
+    for each in contenders:
+        age, data = _describe_age(_age(each, now)), _shown(each.data.decode(errors="backslashreplace"), _LONGEST_DATA)
+        yield name, "holds" if each.owns else "waits", age, each.session or "?", data
+        name = ""
 
 
 def _json_of(each: Contender, now: float) -> dict[str, object]:

@@ -21,12 +21,11 @@ _numbers = itertools.count(1)
 
 @contextlib.asynccontextmanager
 async def start(
-    hosts: str, *arguments: str, variables: Mapping[str, str] | None = None, before: str = "", data: bytes | None = None
+    hosts: str, *arguments: str, variables: Mapping[str, str] | None = None, before: str = ""
 ) -> AsyncIterator[Process]:
     """Start `zklock` with the arguments; kill it at the end, and all that it has started.
 
-    Arguments: `variables`, for its environment; `before`, what a shell does before it becomes zklock; `data`, its
-    standard input.
+    Arguments: `variables`, for its environment; `before`, what a shell does before it becomes zklock.
     """
     mark = f"ZKLOCK_OF_TEST={next(_numbers)}-{os.getpid()}"
     command = [sys.executable, "-m", "recipes", *arguments]
@@ -36,13 +35,10 @@ async def start(
         *command,
         cwd=ROOT,
         env={**os.environ, "ZKWIRE_HOSTS": hosts, "ZKWIRE_AUTH": "", **(variables or {}), **dict([mark.split("=")])},
-        stdin=asyncio.subprocess.PIPE if data is not None else asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    if data is not None and process.stdin is not None:
-        process.stdin.write(data)
-        process.stdin.close()
     try:
         yield process
     finally:
@@ -68,9 +64,9 @@ async def ended(process: Process) -> tuple[int, str, str]:
     return process.returncode, out.decode(), err.decode()
 
 
-async def zklock(hosts: str, *arguments: str, data: bytes | None = None) -> tuple[int, str, str]:
+async def zklock(hosts: str, *arguments: str) -> tuple[int, str, str]:
     """Run `zklock` to its end; return its exit status, output, and what it has written to standard error."""
-    async with start(hosts, *arguments, data=data) as process:
+    async with start(hosts, *arguments) as process:
         return await ended(process)
 
 
@@ -83,5 +79,5 @@ def is_running(pid: int) -> bool:
     """Return whether the process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

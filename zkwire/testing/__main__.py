@@ -20,19 +20,15 @@ def main() -> int:
     longest = "the longest session timeout that is granted, in seconds (default: 20 ticks)"
     parser.add_argument("--max-session-timeout", type=float, default=None, help=longest)
     parser.add_argument("--with-stdin", action="store_true", help="end when the standard input, a pipe, does")
-    arguments = parser.parse_args()
+    settings = vars(parser.parse_args())
+    with_stdin = settings.pop("with_stdin")
     if os.name != "posix":
         parser.error("it runs on Linux and macOS only: use zkwire.testing.Server in the process of your tests")
     try:
-        server = Server(
-            host=arguments.host,
-            port=arguments.port,
-            tick_time=arguments.tick_time,
-            max_session_timeout=arguments.max_session_timeout,
-        )
+        server = Server(**settings)
     except ValueError as error:
         parser.error(str(error))
-    return asyncio.run(_serve(server, f"{arguments.host}:{arguments.port}", with_stdin=arguments.with_stdin))
+    return asyncio.run(_serve(server, f"{settings['host']}:{settings['port']}", with_stdin=with_stdin))
 
 
 async def _serve(server: Server, address: str, *, with_stdin: bool) -> int:

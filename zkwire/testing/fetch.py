@@ -146,13 +146,7 @@ def _run(folder: Path, *command: str) -> str:
     what = " ".join((Path(command[0]).name, *command[1:3]))
     try:
         done = subprocess.run(
-            command,
-            cwd=folder,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIME_LIMIT,
-            check=False,
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIME_LIMIT
         )
     except OSError as error:
         raise _ToolError(f"{what} does not start: {error}") from error

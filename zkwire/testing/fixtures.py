@@ -220,10 +220,6 @@ def _on_stage(stage: _Stage, test: Callable[..., Any], *, is_last: bool = True, 
             answer = test(*args, **kwargs)
             if is_async:
                 stage.run(answer)
-        return _nothing() if answers_coroutine else None
+        return asyncio.sleep(0) if answers_coroutine else None
 
     return run
-
-
-async def _nothing() -> None:
-    pass

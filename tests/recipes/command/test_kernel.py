@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -74,12 +75,13 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]
     monkeypatch.setattr(kernel, "Path", lambda _: tmp_path)
 
     def show(pid: int, state: str, group: int, threads: int = 1) -> None:
-        (tmp_path / str(pid)).mkdir()
+        stat = tmp_path / str(pid) / "stat"
+        stat.parent.mkdir()
         rest = " ".join(map(str, [99, group, *range(101, 115), threads, 116, 117]))
         if state == "gone":
-            (tmp_path / str(pid) / "stat").mkdir()  # reading it fails
+            stat.mkdir()  # reading it fails
         else:
-            (tmp_path / str(pid) / "stat").write_text(f"{pid} (a) (b c) {state} {rest}\n")
+            stat.write_text(f"{pid} (a) (b c) {state} {rest}\n")
 
     return show
 
@@ -119,20 +121,13 @@ def test_a_group_of_another_user_runs_and_where_nothing_more_is_shown_every_grou
     assert kernel.group_is_alive(US)
     monkeypatch.undo()
 
-    def refuse(group: int, number: int) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "killpg", refuse)
+    monkeypatch.setattr(os, "killpg", Mock(side_effect=PermissionError))
     assert kernel.group_is_alive(US)
 
 
 def test_a_system_without_these_calls_does_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel._load_prctl() is not None
-
-    def refuse(name: None) -> None:
-        raise OSError
-
-    monkeypatch.setattr("ctypes.CDLL", refuse)
+    monkeypatch.setattr("ctypes.CDLL", Mock(side_effect=OSError))
     assert kernel._load_prctl() is None
     monkeypatch.undo()
     monkeypatch.setattr(sys, "platform", "darwin")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 
@@ -48,56 +49,35 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return signals
 
 
-def _look_at(group: supervisor.ProcessGroup, now: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "now", lambda: now)
-    group.look()
-
-
 TO_END, TO_KILL = ([(7, number), (7, signal.SIGCONT)] for number in (signal.SIGTERM, signal.SIGKILL))
 
 
 @pytest.mark.parametrize(
-    ("grace", "sent_by"),
+    ("grace", "status", "is_lost", "sent_by"),
     [
-        (0.0, {99.899: [], 99.9: TO_END + TO_KILL}),
-        (0.01, {99.899: [], 99.9: TO_END + TO_KILL}),
-        (2.0, {97.999: [], 98.0: TO_END, 99.899: TO_END, 99.9: TO_END + TO_KILL}),
+        (0.0, None, False, {99.899: [], 99.9: TO_END + TO_KILL}),
+        (0.01, None, False, {99.899: [], 99.9: TO_END + TO_KILL}),
+        (2.0, None, False, {97.999: [], 98.0: TO_END, 99.899: TO_END, 99.9: TO_END + TO_KILL}),
+        (2.0, None, True, {50.0: TO_END, 51.999: TO_END, 52.0: TO_END + TO_KILL}),
+        (2.0, 0, False, {10.0: TO_END, 11.9: TO_END, 12.0: TO_END + TO_KILL}),  # it has left others running
     ],
 )
-def test_a_group_is_killed_before_another_client_can_own_the_lock(
+def test_a_group_gets_its_whole_grace_but_is_killed_before_another_client_can_own_the_lock(
     grace: float,
+    status: int | None,
+    is_lost: bool,
     sent_by: dict[float, list[tuple[int, int]]],
     sent: list[tuple[int, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    group = supervisor.ProcessGroup(7, 100.0, grace)
+    """It counts as early if the command itself was ended."""
+    group = supervisor.ProcessGroup(7, 100.0, grace, status)
     for now, signals in sent_by.items():
-        _look_at(group, now, monkeypatch)
-        assert (sent, group.is_early) == (signals, bool(signals))
-
-
-def test_a_group_gets_its_whole_grace_when_the_lock_is_lost_long_before(
-    sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = supervisor.ProcessGroup(7, 100.0, 2.0)
-    monkeypatch.setattr(kernel, "now", lambda: 50.0)
-    group.end()
-    assert (sent, group.is_early) == (TO_END, True)
-    for now in (50.0, 51.999):
-        group.end()
-        _look_at(group, now, monkeypatch)
-    assert sent == TO_END
-    _look_at(group, 52.0, monkeypatch)
-    assert sent == TO_END + TO_KILL
-
-
-def test_what_a_command_has_left_running_is_ended_and_that_is_not_early(
-    sent: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    group = supervisor.ProcessGroup(7, 100.0, 2.0, status=0)
-    for now, signals in (10.0, TO_END), (11.9, TO_END), (12.0, TO_END + TO_KILL):
-        _look_at(group, now, monkeypatch)
-        assert (sent, group.is_early) == (signals, False)
+        monkeypatch.setattr(kernel, "now", lambda now=now: now)
+        if is_lost:
+            group.end()
+        group.look()
+        assert (sent, group.is_early) == (signals, bool(signals) and status is None)
 
 
 def test_a_supervisor_sleeps_until_there_is_something_to_do_and_a_second_at_most(
@@ -112,6 +92,13 @@ def test_a_supervisor_sleeps_until_there_is_something_to_do_and_a_second_at_most
     assert sleeps == [1.0, 0.75, 0.0, 0.0]
     group.end()
     assert 0.0 < group.time_to_sleep() < 0.5  # there is no event when the last process ends
+
+
+def _until_written(file: Path) -> None:
+    end = time.monotonic() + 30
+    while not (file.exists() and file.read_text()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class Holder:
@@ -154,10 +141,7 @@ class Holder:
         """Order a script that runs on, and does `action` at the signal `name`; wait until it runs; return its group."""
         self._begun.unlink(missing_ok=True)
         group = self.run(f"trap '{action}' {name}; echo > {self._begun}; while :; do sleep 0.01; done", grace=grace)
-        end = time.monotonic() + 30
-        while not (self._begun.exists() and self._begun.read_text()):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        _until_written(self._begun)
         return group
 
 
@@ -178,16 +162,8 @@ def test_the_status_of_a_command_is_answered_and_the_next_one_can_run(script: st
 def test_a_command_that_cannot_be_run_is_answered_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
-
-    def pipe() -> tuple[int, int]:
-        made.append(True)
-        if len(made) == 1:
-            raise OSError(errno.EMFILE, "Too many open files")
-        return made_by_os()
-
-    made_by_os = os.pipe
-    monkeypatch.setattr(os, "pipe", pipe)
+    too_many = OSError(errno.EMFILE, "Too many open files")
+    monkeypatch.setattr(os, "pipe", Mock(wraps=os.pipe, side_effect=[too_many, *[DEFAULT] * 9]))
     with Holder(tmp_path) as holder:
         for name, number, text in [
             ("true", errno.EMFILE, "Too many open files"),
@@ -243,10 +219,7 @@ time.sleep(1000)
 """
     (tmp_path / "inner.py").write_text(code)
     holder.run(f"{sys.executable} {tmp_path / 'inner.py'}; true", grace=0.3)
-    end = time.monotonic() + 30
-    while not (found.exists() and found.read_text()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    _until_written(found)
     holder.order(end=True)
     assert holder.answer() == {"status": -signal.SIGTERM, "early": True}
     assert not kernel.group_is_alive(int(found.read_text()))

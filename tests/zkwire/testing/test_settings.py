@@ -9,7 +9,8 @@ import pytest
 from zkwire.testing import RealEnsemble, RealServer, Server, ServerProcess, authority
 
 INF, NAN = float("inf"), float("nan")
-SERVERS: list[Callable[..., object]] = [Server, RealServer, RealEnsemble, ServerProcess]
+REAL: list[Callable[..., object]] = [RealServer, RealEnsemble]
+SERVERS = [*REAL, Server, ServerProcess]
 
 
 @pytest.mark.parametrize("make", SERVERS)
@@ -20,45 +21,29 @@ def test_a_tick_that_no_server_can_have_is_refused(make: Callable[..., object], 
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("makes", "settings"),
     [
-        {"max_session_timeout": INF},
-        {"max_session_timeout": "60"},
-        {"min_session_timeout": 5.0, "max_session_timeout": 4.0},
-        {"max_buffer": 2**31},
-        {"container_interval": 0},
-        {"port": 65536},
-        {"host": ""},
-        {"super_digest": "super"},
+        ([Server], {"max_session_timeout": INF}),
+        ([Server], {"max_session_timeout": "60"}),
+        ([Server], {"min_session_timeout": 5.0, "max_session_timeout": 4.0}),
+        ([Server], {"max_buffer": 2**31}),
+        ([Server], {"container_interval": 0}),
+        ([Server], {"port": 65536}),
+        ([Server], {"host": ""}),
+        ([Server], {"super_digest": "super"}),
+        (REAL, {"sasl_users": {"bob": b"x"}}),
+        (REAL, {"sasl_users": {"bob": "two\nlines"}}),
+        (REAL, {"properties": {"a": "two\nlines"}}),
+        (REAL, {"properties": {"a=b": "c"}}),
+        *(([RealEnsemble], {"size": size}) for size in (INF, "3", 0)),
+        *(([RealEnsemble], {"observers": observers}) for observers in (1.5, -1)),
     ],
-    ids=str,
 )
-def test_settings_of_the_memory_server(settings: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError), match="|".join(settings)):
-        Server(**settings)
-
-
-@pytest.mark.parametrize("make", [RealServer, RealEnsemble])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"sasl_users": {"bob": b"x"}},
-        {"sasl_users": {"bob": "two\nlines"}},
-        {"properties": {"a": "two\nlines"}},
-        {"properties": {"a=b": "c"}},
-    ],
-    ids=str,
-)
-def test_settings_of_real_servers(make: Callable[..., object], settings: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError), match="|".join(settings)) as refused:
-        make(**settings)
-    assert "lines" not in str(refused.value), "the password is printed"
-
-
-@pytest.mark.parametrize("settings", [{"size": INF}, {"size": "3"}, {"size": 0}, {"observers": 1.5}, {"observers": -1}])
-def test_sizes_of_an_ensemble(settings: dict[str, Any]) -> None:
-    with pytest.raises((ValueError, TypeError), match="|".join(settings)):
-        RealEnsemble(**settings)
+def test_settings_that_no_server_can_have(makes: list[Callable[..., object]], settings: dict[str, Any]) -> None:
+    for make in makes:
+        with pytest.raises((ValueError, TypeError), match="|".join(settings)) as refused:
+            make(**settings)
+        assert "lines" not in str(refused.value), "the password is printed"
 
 
 def test_a_private_key_is_readable_by_its_owner_alone(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ inherits the lock, and the system ends it with the last of both processes, howev
 with a free lock has no owner.  Knows nothing of servers.
 """
 
+import contextlib
 import os
 import shutil
 import sys
@@ -43,16 +44,9 @@ class OwnFolder:
 def _remove_abandoned() -> None:
     """Remove the folders of this user that an owner and its server have left at their end."""
     for lock_file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"):
-        try:
-            if lock_file.parent.lstat().st_uid != os.getuid():
-                continue
-            lock = os.open(lock_file, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:  # its owner removes it at this moment, or it is none of ours
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(lock_file.parent)
-        except OSError:  # locked: it is in use; or another start removes it at this moment
-            pass
-        finally:
-            os.close(lock)
+        # An error says that it is in use, that its owner or another start removes it now, or that it is none of ours.
+        with contextlib.suppress(OSError):
+            if lock_file.parent.lstat().st_uid == os.getuid():
+                with open(lock_file, "r+b", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW)) as lock:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(lock_file.parent)

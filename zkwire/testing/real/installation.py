@@ -57,19 +57,17 @@ def find_zookeeper(version: str | None = None) -> Installation:
         ZooKeeperMissingError: if there is none that fits.
     """
     candidates = []
-    home = os.environ.get("ZOOKEEPER_HOME")
-    if home:
+    if home := os.environ.get("ZOOKEEPER_HOME"):
         candidates.append(_installed_in(Path(home)))
         if candidates[-1] is None:
             raise ZooKeeperMissingError(f"ZOOKEEPER_HOME is {home}, and no zookeeper jar is there or in its lib folder")
     left_out = []
     for store in _stores():
         for name in versions_in(store):
-            distrust = _distrust(store, name)
-            if distrust is None:
-                candidates.append(_installed_in(store / name))
-            else:
+            if distrust := _distrust(store, name):
                 left_out.append(f"; {store / name} is left out, because {distrust}: set ZOOKEEPER_HOME to use it")
+            else:
+                candidates.append(_installed_in(store / name))
     extras = (DEBIAN_JARS / f"{name}.jar" for name in DEBIAN_EXTRAS)
     candidates.append(_server_among(DEBIAN_JARS.glob("zookeeper-*.jar"), *extras))
     for candidate in candidates:
@@ -91,9 +89,9 @@ def _stores() -> list[Path]:
 
 def _distrust(store: Path, name: str) -> str | None:
     """Return why what is in folder `name` of a ``.zookeeper`` must not be run, None if it may."""
-    if store.parent == PROJECT:  # a user with the right to write beside the package can change the package
-        return None
-    if os.name != "posix":  # RealServer says that it does not run there
+    # A user with the right to write beside the package can change the package; elsewhere than on POSIX, RealServer says
+    # that it does not run.
+    if store.parent == PROJECT or os.name != "posix":
         return None
     home = store / name
     # The last two: rglob does not follow a link to a folder, and the jars and settings in that folder are used, too.
@@ -138,8 +136,7 @@ def find_java() -> str:
     Raises:
         ZooKeeperMissingError: if there is none.
     """
-    home = os.environ.get("JAVA_HOME")
-    if home:
+    if home := os.environ.get("JAVA_HOME"):
         java, where = shutil.which("java", path=os.path.join(home, "bin")), f"in JAVA_HOME ({home})"
     else:
         # A Java is fetched only where the one on the path is missing or too old.
@@ -152,11 +149,9 @@ def find_java() -> str:
 
 
 def _fetched_java() -> str | None:
-    folder = FETCHED_JAVA.parts[0]
-    for store in _stores():
-        if (store / FETCHED_JAVA).exists() and _distrust(store, folder) is None:
-            return str(store / FETCHED_JAVA)
-    return None
+    found = (store for store in _stores() if (store / FETCHED_JAVA).exists())
+    trusted = (str(store / FETCHED_JAVA) for store in found if _distrust(store, FETCHED_JAVA.parts[0]) is None)
+    return next(trusted, None)
 
 
 def java_version(java: str) -> int:

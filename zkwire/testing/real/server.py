@@ -313,11 +313,7 @@ class RealServer:
 
         It is None when the server is not running, is paused, has no quorum, or does not allow the word srvr.
         """
-        try:
-            async with asyncio.timeout(PROBE_TIME_LIMIT):
-                found = _MODE.search(await self.four_letter_word("srvr"))
-        except OSError:  # refused, reset, or (TimeoutError is one) not answered
-            return None
+        found = _MODE.search(await self._probe("srvr"))
         return found[1] if found else None
 
     async def is_leader(self) -> bool:
@@ -418,7 +414,7 @@ class RealServer:
         ]
         with (self.folder / "log").open("ab") as log:
             # A session of its own, so that Ctrl-C at the terminal reaches the tests and not the server.
-            process = subprocess.Popen(
+            process = self._belongings.process = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
@@ -427,7 +423,6 @@ class RealServer:
                 start_new_session=True,
                 pass_fds=[] if self._belongings.folder is None else [self._belongings.folder.lock],
             )
-        self._belongings.process = process
         return process
 
     async def _serves(self) -> bool:
@@ -438,16 +433,19 @@ class RealServer:
         just started may fail on its missing database and leave the connection open without an answer, hence the time
         limit.
         """
+        own = str(self.folder)
+        # The server opens the port for TLS last.
+        return own in await self._probe("conf") and (self._tls is None or own in await self._probe("conf", self._tls))
+
+    async def _probe(self, word: str, tls: Certificates | None = None) -> str:
+        """Return the answer to a four-letter word, "" if there is none in time."""
+        # The first handshake of a server is slow.
+        port, limit = (self._ports[1], TLS_PROBE_TIME_LIMIT) if tls else (self.port, PROBE_TIME_LIMIT)
         try:
-            async with asyncio.timeout(PROBE_TIME_LIMIT):
-                serves = str(self.folder) in await self.four_letter_word("conf")
-            if not serves or self._tls is None:
-                return serves
-            # The server opens the port for TLS last, and its first handshake is slow.
-            async with asyncio.timeout(TLS_PROBE_TIME_LIMIT):
-                return str(self.folder) in await ask(self._ports[1], "conf", self._tls)
+            async with asyncio.timeout(limit):
+                return await ask(port, word, tls)
         except OSError:  # refused, reset, or (TimeoutError is one) not answered
-            return False
+            return ""
 
 
 def _dies_with_us() -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import zkwire
+from tests.support.zklock import is_running
 from zkwire.testing import RealServer, ServerFailedError, ZooKeeperMissingError, find_zookeeper
 from zkwire.testing.real import installation
 
@@ -72,7 +73,7 @@ async def test_data_port_and_log_survive_what_tests_do_to_a_server() -> None:
             await server.start()
         server.pause()
         server.kill()
-        assert not _is_alive(pid)
+        assert not is_running(pid)
         await server.start()
         assert await zk.exists("/kept") is not None
         server.pause()
@@ -84,7 +85,7 @@ async def test_data_port_and_log_survive_what_tests_do_to_a_server() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0):
                 await server.stop()
-        assert not _is_alive(pid)
+        assert not is_running(pid)
         with pytest.raises(RuntimeError, match="not running"):
             server.pause()
 
@@ -117,7 +118,7 @@ async def test_a_cancelled_start_leaves_nothing(scratch: Path) -> None:
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    assert not _is_alive(pid)
+    assert not is_running(pid)
     assert list(scratch.iterdir()) == []
 
 
@@ -148,7 +149,7 @@ async def test_a_killed_interpreter_takes_the_server_along_and_the_next_start_re
         assert await after_a_start() == {folder.name, "zookeeper-of-another-program"}
         parent.send_signal(signal.SIGKILL)
         parent.wait(30)
-    while _is_alive(pid) or not _is_free(folder / "owner.lock"):
+    while is_running(pid) or not _is_free(folder / "owner.lock"):
         await asyncio.sleep(0.01)
     assert (folder / "jaas.conf").exists()
     assert await after_a_start() == {"zookeeper-of-another-program"}
@@ -251,20 +252,11 @@ def _command_line(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text()
 
 
-def _is_alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be reaped does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
 def _processes_in(folder: Path) -> list[int]:
     """The processes whose command line names a folder."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it ended meanwhile
-            if str(folder) in _command_line(int(entry.name)) and _is_alive(int(entry.name)):
+            if str(folder) in _command_line(int(entry.name)) and is_running(int(entry.name)):
                 found.append(int(entry.name))
     return found
