@@ -21,6 +21,7 @@ from typing import Any, Final
 import zkwire
 from recipes.command import running, show
 from zkwire.command import options as common
+from zkwire.command import output
 
 
 def duration(text: str) -> float:
@@ -51,6 +52,7 @@ _RUNNING: Final = "path --data --grace -q/--quiet"
 _SHOWING: Final = {"show": show.show, "leader": show.leader}
 
 
+@output.prepared_streams()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, the program's own by default; return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)

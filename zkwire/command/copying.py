@@ -5,6 +5,7 @@ left out.  Versions, times and zxids are the server's: a loaded node has its own
 """
 
 import argparse
+import contextlib
 import json
 import sys
 from typing import Any, Final
@@ -21,11 +22,12 @@ _PROGRESS_EVERY: Final = 1000  # nodes
 async def dump(zk: Client, options: argparse.Namespace) -> None:
     """Write the nodes, parents first."""
     # There a server keeps its configuration and the quotas.  With a chroot, the node of this name is the user's.
-    left_out = "/zookeeper/" if options.path == "/" and not zk.chroot else None
+    left_out = ("/zookeeper/",) if options.path == "/" and not zk.chroot else ()
     count = 0
     masked: list[str] = []
     async for path, stat in subtree(zk, options.path):
-        if (stat.ephemeral_owner and path != options.path) or (left_out and f"{path}/".startswith(left_out)):
+        # Of a node without a Stat, which must not be read, the end tells.
+        if not stat or (stat.ephemeral_owner and path != options.path) or f"{path}/".startswith(left_out):
             continue
         try:
             node, (acl, _) = await zk.get(path), await zk.get_acl(path)
@@ -56,8 +58,10 @@ async def load(zk: Client, options: argparse.Namespace) -> None:
             if options.overwrite:
                 await zk.set(path, data)
                 await zk.set_acl(path, acl)
-            elif below:  # the node that the dump is loaded below may exist
+            elif below:
                 raise
+            else:  # the node that the dump is loaded below may exist
+                output.say(f"zkwire: {path} exists: without --overwrite its data and ACL are kept", to=sys.stderr)
         _report("loaded", count, is_last=count == len(options.nodes))
 
 
@@ -75,6 +79,8 @@ def read_dump() -> list[tuple[str, bytes, list[ACL]]]:
             below = fields["path"].removeprefix("/")
             zkwire.validate_path(f"/{below}")
             acl = [output.acl_of_text(entry) for entry in fields["acl"]]
+            if not acl:
+                raise ValueError("an ACL has one entry at least")
             found.append((below, output.data_of_json(fields), acl))
         except (argparse.ArgumentTypeError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CommandError(f"line {number} is not a node of a dump: {error}") from error
@@ -84,4 +90,5 @@ def read_dump() -> list[tuple[str, bytes, list[ACL]]]:
 def _report(verb: str, count: int, *, is_last: bool = False) -> None:
     """Show on a terminal how many nodes are done."""
     if sys.stderr.isatty() and (is_last or count % _PROGRESS_EVERY == 0):
-        print(f"\r{verb} {count} nodes", end="\n" if is_last else "", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):
+            print(f"\r{verb} {count} nodes", end="\n" if is_last else "", file=sys.stderr, flush=True)

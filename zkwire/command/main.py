@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from zkwire import Perms
 from zkwire.command import copying, nodes, output, servers
 from zkwire.command import options as common
 
@@ -22,7 +23,7 @@ _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "-l/--long": {**common.FLAG, "help": "with version, size, owner and time of change"},
     "-n/--number": {"type": common.positive, "metavar": "N", "help": "N times, and end then"},
     "--overwrite": {**common.FLAG, "help": "set the data and ACL of nodes that exist already"},
-    "-p/--parents": {**common.FLAG, "dest": "make_parents", "help": "create missing parents, too"},
+    "-p/--parents": {**common.FLAG, "dest": "make_parents", "help": "create missing parents, too, with the same ACL"},
     "-r/--recursive": {**common.FLAG, "help": "with every node below it"},
     "-s/--sequential": {**common.FLAG, "help": "add a number of ten digits to the name"},
     "--ttl": {"type": float, "metavar": "SECONDS", "help": "goes by itself when unchanged for so long"},
@@ -49,11 +50,15 @@ _COMMANDS: Final[dict[str, tuple[Callable[..., Any], str, str]]] = {
 }
 
 
+@output.prepared_streams()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` name, the program's own by default; return the exit status."""
     options = parser().understand(sys.argv[1:] if arguments is None else arguments)
     if options.name == "rm" and options.recursive and (options.version != -1 or options.path == "/"):
         options.parser.error("-r is without --version, and not for /, the root or the chroot: name a node")
+    acl = options.name == "create" and options.make_parents and options.acl
+    if acl and not any(entry.perms & Perms.CREATE for entry in acl):
+        options.parser.error("-p gives parents this ACL, and without c nothing can be created below them")
     return common.exit_status("zkwire", lambda: _run(options))
 
 

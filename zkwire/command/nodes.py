@@ -10,6 +10,7 @@ from typing import Final
 import zkwire
 from zkwire import Client, Resync, Stat, join_path
 from zkwire.command import output
+from zkwire.command.options import CommandError
 
 _RESYNC: Final = "the connection was lost for a while: changes may be missing"
 _AT_ONCE: Final = 1000  # requests, so that a node with very many children fills no memory
@@ -45,15 +46,15 @@ async def ls(zk: Client, options: argparse.Namespace) -> None:
 async def _print_below(zk: Client, options: argparse.Namespace, depth: int | None = None) -> None:
     async for path, stat in subtree(zk, options.path, depth):
         if path != options.path and options.json:
-            output.say(output.as_json({"path": path, "stat": asdict(stat)}))
+            output.say(output.as_json({"path": path, "stat": stat and asdict(stat)}))
         elif path != options.path:
             output.say("  ".join(output.row_of_stat(stat, path)) if options.long else path)
 
 
-async def subtree(zk: Client, top: str, depth: int | None = None) -> AsyncIterator[tuple[str, Stat]]:
+async def subtree(zk: Client, top: str, depth: int | None = None) -> AsyncIterator[tuple[str, Stat | None]]:
     """Yield the node `top` and each node below with its Stat, parents first, siblings by name.
 
-    Nodes that are deleted meanwhile are left out.
+    Nodes that are deleted meanwhile are left out.  A node that must not be read has None in place of its Stat.
 
     Args:
         zk: The client.
@@ -61,20 +62,27 @@ async def subtree(zk: Client, top: str, depth: int | None = None) -> AsyncIterat
         depth: How many levels below it, None for all.
 
     Raises:
-        NoNodeError: if `top` does not exist.
+        NoNodeError, NoAuthError: if `top` does not exist, or must not be read.
+        CommandError: at the end, if another node must not be read; it names the first one.
     """
     waiting = [(top, 0)]
+    unread: list[str] = []
     while waiting:
         path, level = waiting.pop()
         try:
             names, stat = await zk.get_children_and_stat(path)
-        except zkwire.NoNodeError:
+        except (zkwire.NoNodeError, zkwire.NoAuthError) as error:
             if path == top:
                 raise
+            if isinstance(error, zkwire.NoAuthError):
+                unread.append(path)
+                yield path, None
             continue
         yield path, stat
         if depth is None or level < depth:
             waiting += [(join_path(path, name), level + 1) for name in sorted(names, reverse=True)]
+    if unread:
+        raise CommandError(f"{len(unread)} nodes and what is below must not be read, the first of them {unread[0]}")
 
 
 async def tree(zk: Client, options: argparse.Namespace) -> None:
@@ -87,9 +95,9 @@ async def tree(zk: Client, options: argparse.Namespace) -> None:
     async for path, stat in subtree(zk, options.path, options.depth):
         count += 1
         if count:
-            size = f"  ({stat.data_length} bytes)" if stat.data_length else ""
-            indent = "  " * (path.count("/") - top)
-            output.say(f"{indent}{path.rpartition('/')[2]}{'  ephemeral' if stat.ephemeral_owner else ''}{size}")
+            kind = "  ephemeral" if stat and stat.ephemeral_owner else "" if stat else "  ?"
+            size = f"  ({stat.data_length} bytes)" if stat and stat.data_length else ""
+            output.say(f"{'  ' * (path.count('/') - top)}{path.rpartition('/')[2]}{kind}{size}")
         else:
             output.say(path)
     output.say(f"{count} nodes")

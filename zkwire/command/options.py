@@ -72,17 +72,22 @@ class Parser(argparse.ArgumentParser):
         parser.commands = parser.add_subparsers(required=True, metavar="COMMAND")
         return parser
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(allow_abbrev=False, **settings)
+
     def error(self, message: str) -> NoReturn:
         """Print the usage and the complaint without what it quotes; exit."""
         self.print_usage(sys.stderr)
-        text = re.sub(r"(?s)(ambiguous option): .*|:? ?['\"].*", r"\1", message)
+        text = re.sub(r"(?s):? ?['\"].*", "", message)
         self.exit(self.misused, f"{self.prog}: error: {text}; see {self.prog} --help\n")
 
     def understand(self, given: Sequence[str]) -> argparse.Namespace:
         """Return the options that were given, before or after the name of the command."""
-        # A server or a file may have the name of a command.
-        named = [re.fullmatch(r"--(hosts|auth-file|tls-\w+)", word) for word in ("", *given)]
-        at = next((at for at, word in enumerate(given) if word in self.commands.choices and not named[at]), 0)
+        commands = self.commands.choices
+        # The value of an option may be the name of a command.
+        actions = [action for each in commands.values() for action in each._actions if action.nargs != 0]
+        before, taking = ("", *given), {word for action in actions for word in action.option_strings}
+        at = next((at for at, word in enumerate(given) if word in commands and before[at] not in taking), 0)
         options, unknown = self.parse_known_args([*given[at : at + 1], *given[:at], *given[at + 1 :]])
         if unknown:
             options.parser.error("unrecognized arguments")
@@ -99,7 +104,6 @@ def exit_status(program: str, body: Callable[[], int | None], failed: int | None
         body: What to run; None counts as 0.
         failed: The status of all errors but a CommandError, in place of 1, 2 and 3.
     """
-    output.prepare_streams()
     for name in ("zkwire", "recipes"):
         logging.getLogger(name).addHandler(logging.NullHandler())  # an error is reported once, at the end
     try:
@@ -109,9 +113,7 @@ def exit_status(program: str, body: Callable[[], int | None], failed: int | None
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output, for example `head`, has ended.  Python would complain when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return 0  # the reader of our output, for example `head`, has ended
     except CommandError as error:
         status, text = error.status, str(error)
     except (TimeoutError, ConnectionError, zkwire.ConnectionLostError, zkwire.SessionError) as error:
@@ -177,15 +179,15 @@ def positive(text: str) -> float:
     return seconds(text, int)
 
 
-def credential(text: str) -> tuple[str, bytes]:
-    """Return the scheme and the credential in "digest:user:password".
+def credential(text: str, where: str = "") -> tuple[str, bytes]:
+    """Return the scheme and the credential in "digest:user:password"; an error begins with `where`.
 
     Raises:
         argparse.ArgumentTypeError: if there is no scheme.
     """
     scheme, colon, secret = text.partition(":")
     if not colon or not scheme:
-        raise argparse.ArgumentTypeError("a credential is SCHEME:CREDENTIAL, for example digest:user:password")
+        raise argparse.ArgumentTypeError(f"{where}a credential is SCHEME:CREDENTIAL, for example digest:user:password")
     return scheme, os.fsencode(secret)  # the bytes that were given, also if they are no text
 
 
@@ -214,13 +216,16 @@ def connected(options: argparse.Namespace) -> AbstractAsyncContextManager[zkwire
         OSError: if a file of TLS cannot be read; entering the context raises what `zkwire.connect` does.
     """
     # The environment is for secrets: other users of a machine can read the arguments of a command.
-    secrets = [os.environ.get("ZKWIRE_AUTH", "")]
+    secrets = {"": os.environ.get("ZKWIRE_AUTH", "")}
     if options.auth_file:
+        where = "the file of --auth-file: "
         try:
-            secrets += map(os.fsdecode, Path(options.auth_file).read_bytes().splitlines())
+            lines = Path(options.auth_file).read_bytes().splitlines()
         except OSError as error:  # without the name, which may be an identity in the wrong place
-            raise argparse.ArgumentTypeError(f"the file of --auth-file: {error.strerror}") from None
-    auth = [*map(credential, filter(None, secrets)), *options.auth]
+            raise argparse.ArgumentTypeError(f"{where}{error.strerror}") from None
+        for number, line in enumerate(map(bytes.lstrip, lines), 1):
+            secrets[f"line {number} of {where}"] = "" if line.startswith(b"#") else os.fsdecode(line)
+    auth = [*(credential(text, where) for where, text in secrets.items() if text), *options.auth]
     within, tls = options.to_connect, tls_of(options)
     return zkwire.connect(options.hosts, options.session_timeout, within=within, auth=auth, ssl=tls)
 

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TextIO
@@ -17,6 +17,8 @@ from zkwire import ACL, Perms, Stat
 from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.wire.records import printed
 
+# In base64: the 20 bytes of SHA-1; 16, 28, 32, 48 or 64 of the others that a server may be set to.
+_HASH = "|".join(f"[0-9A-Za-z+/]{{{length}" for length in ("27}=", "22}==", "38}==", "43}=", "64}", "86}=="))
 _LETTERS = {"c": Perms.CREATE, "d": Perms.DELETE, "r": Perms.READ, "w": Perms.WRITE, "a": Perms.ADMIN}
 
 
@@ -42,13 +44,25 @@ def say(*lines: str, to: TextIO | None = None) -> None:
             print(shown(line) if stream is sys.stderr or stream.isatty() else line, file=stream)
 
 
-def prepare_streams() -> None:
-    """Have a closed stream discard its text; text that the encoding does not contain is escaped, lines go at once."""
+@contextlib.contextmanager
+def prepared_streams() -> Iterator[None]:
+    """Have a closed stream discard its text; text that the encoding does not contain is escaped, lines go at once.
+
+    At the end, a stream discards what it could not write: Python would complain, and change the exit status.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace", line_buffering=True)
+    try:
+        yield
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def standard_input() -> BinaryIO:
@@ -132,7 +146,7 @@ def acl_of_text(text: str, least: int = 0) -> ACL:
     id_, colon, letters = rest.rpartition(":")
     if not scheme or not colon or not set(letters) <= set(_LETTERS) or len(letters) < least:
         raise argparse.ArgumentTypeError("an entry of an ACL is scheme:id:letters, with letters of cdrwa")
-    if scheme == "digest" and not re.fullmatch("[^:]*:[0-9A-Za-z+/]{20,}=*", id_):
+    if scheme == "digest" and not re.fullmatch(f"[^:]*:({_HASH})", id_):
         raise argparse.ArgumentTypeError("a digest is user:hash, in base64: no client could log in with this entry")
     return ACL(Perms(sum(map(_LETTERS.__getitem__, set(letters)))), scheme, id_)
 

@@ -41,10 +41,9 @@ async def ask(options: argparse.Namespace) -> None:
             tls = tls_of(options)
             answer: Any = await zkwire.four_letter_word(server, options.name, within=options.to_connect, ssl=tls)
         except (OSError, zkwire.ZooKeeperError) as error:
-            kind = ConnectionError if isinstance(error, OSError) else kind
-            failures.append(
-                f"{server}: {error}" if isinstance(error, OSError) else str(error)
-            )  # which names the server
+            is_lost = isinstance(error, OSError)
+            kind = ConnectionError if is_lost else kind
+            failures.append(f"{server}: {error}" if is_lost else str(error))  # which names the server
             continue
         is_table = isinstance(answer, dict)
         if options.json:

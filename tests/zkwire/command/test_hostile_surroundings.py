@@ -4,18 +4,18 @@ import asyncio
 import contextlib
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import AsyncMock
 
 import pytest
 
 import zkwire
 from recipes.command.main import main as zklock
 from zkwire.blocking import Portal
-from zkwire.command import output
 from zkwire.command.main import main
 from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.testing import Server
@@ -52,12 +52,23 @@ def test_a_dump_leaves_out_the_servers_own_nodes_only(
 # -- streams ------------------------------------------------------------------------------------------------------
 
 
-def test_a_complaint_that_is_not_read_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = Mock(write=Mock(side_effect=BrokenPipeError))
-    monkeypatch.setattr(sys, "stderr", stream)
-    output.say("the lock is lost", to=stream)
-    with pytest.raises(BrokenPipeError):
-        output.say("a", to=Mock(write=stream.write))
+@pytest.mark.parametrize(
+    ("words", "statuses"),
+    [("get /none", (1, 1)), ("ls bad", (2, 2)), ("dump /", (0, 0)), ("ls /", (0, 1)), ("run bad -- true", (125, 125))],
+)
+@pytest.mark.parametrize("is_full", [False, True])
+def test_complaints_that_nobody_reads_change_no_status_nor_does_a_reader_that_ends_early(
+    words: str, statuses: tuple[int, int], is_full: bool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python ends with 120 if what is left in a standard stream cannot be written."""
+    reading, writing = (os.open(os.devnull, 0), os.open("/dev/full", os.O_WRONLY)) if is_full else os.pipe()
+    os.close(reading)
+    with open(writing, "w", buffering=1, encoding="utf-8") as stream:
+        monkeypatch.setattr(stream, "isatty", lambda: words != "ls /")
+        monkeypatch.setattr(sys, "stdout" if words == "ls /" else "stderr", stream)
+        with contextlib.suppress(SystemExit) if "bad" in words else contextlib.nullcontext():
+            assert (zklock if "run" in words else main)(words.split()) == statuses[is_full]
+        stream.flush()
 
 
 @pytest.mark.parametrize(("command", "redirected"), [("ls", "2>&-"), ("dump", ">&-"), ("dump", ">&- 2>&-")])
@@ -184,36 +195,10 @@ def test_no_server_means_a_line_and_a_status() -> None:
 # -- credentials and refusals -------------------------------------------------------------------------------------
 
 
-def test_a_bad_credential_of_the_environment_is_a_line_without_it(
-    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ZKWIRE_AUTH", "hunter2")
-    assert main(["ls"]) == 2
-    message = capsys.readouterr().err
-    assert "SCHEME:CREDENTIAL" in message
-    assert "hunter2" not in message
-
-
 MISPLACED = [
-    *(
-        "{}",
-        "ls {}",
-        "ls / {}",
-        "ls / --autth {}",
-        "ls --autth={} /",
-        "ls --js={}",
-        "ls -l={}",
-        "ls --a={}",
-        "get --a={}",
-    ),
-    *(
-        "ls --auth digest:{} {}",
-        "ls --hosts digest:{}:",
-        "ls --within {}",
-        "tree --depth {}",
-        "watch / -n {}",
-        "ls --tls={}",
-    ),
+    *("{}", "ls {}", "ls / {}", "ls / --autth {}", "ls --autth={} /", "ls --js={}", "ls -l={}", "ls --a={}"),
+    *("ls --auth digest:{} {}", "ls --hosts digest:{}:", "ls --within {}", "tree --depth {}", "watch / -n {}"),
+    *("ls --tls={}", "get --a={}"),
     *("acl {}", "acl /x {}", "acl /x {}:zz", "acl /x {}:x:r", "create /x --acl {}", "create /x --ttl {}"),
     *("create --a={} /x", "create {}", "set {} data", "set /x y --version {}", "rm {}", "load {}", "--hosts x:y {}"),
 ]
@@ -260,17 +245,11 @@ def test_errors_name_options_of_the_command_and_no_arguments_of_python(
 
 
 def test_a_server_that_refuses_a_word_does_not_hide_the_others(
-    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ask = zkwire.four_letter_word
-
-    async def asked(host: str, word: str, **options: object) -> object:
-        if host == "refusing:1":
-            raise zkwire.UnimplementedError(-6, operation=word, server=host)
-        return await ask(host, word)
-
-    monkeypatch.setattr(zkwire, "four_letter_word", asked)
-    assert main(["srvr", "--hosts", f"refusing:1,{server.hosts}"]) == 1
+    refusal = zkwire.UnimplementedError(-6, operation="srvr", server="refusing:1")
+    monkeypatch.setattr(zkwire, "four_letter_word", AsyncMock(side_effect=[refusal, "Mode: standalone\n"]))
+    assert main(["srvr", "--hosts", "refusing:1,other:1"]) == 1
     printed = capsys.readouterr()
     assert "Mode: standalone" in printed.out
     assert "refusing:1" in printed.err
