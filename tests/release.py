@@ -1,7 +1,8 @@
 """`python -m tests.release dist`: are the wheel and the sdist in that folder fit to be published?
 
-The wheel must hold the two packages and nothing else, and require nothing; the sdist must hold every file that the
-repository tracks; in an empty environment the wheel must install, import, and run the first example and the command.
+The wheel must hold the two packages and what is in share/, nothing else, and require nothing; the sdist must hold every
+file that the repository tracks; in an empty environment the wheel must install, import, and run the first example and
+the command.
 """
 
 import re
@@ -34,12 +35,13 @@ def wrong_in_wheel(wheel: Path, tracked: set[str]) -> list[str]:
         names = set(archive.namelist())
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         fields = Parser().parsestr(archive.read(metadata).decode())
-    files = {name for name in names if ".dist-info/" not in name}
+    files = {re.sub(r"^[^/]+\.data/data/", "", name) for name in names if ".dist-info/" not in name}
+    wanted = {name for name in tracked if name.startswith("share/")} | {f"{top}/py.typed" for top in PACKAGES}
     required = [line for line in fields.get_all("Requires-Dist") or () if "extra ==" not in line]
     return [
         *(f"the wheel has {name}" for name in sorted(files - tracked)),  # left by an earlier build
-        *(f"the wheel has {name}" for name in sorted(files) if name.partition("/")[0] not in PACKAGES),
-        *(f"the wheel lacks {name}" for name in sorted({f"{top}/py.typed" for top in PACKAGES} - names)),
+        *(f"the wheel has {name}" for name in sorted(files) if name.partition("/")[0] not in {*PACKAGES, "share"}),
+        *(f"the wheel lacks {name}" for name in sorted(wanted - files)),
         *(f"the wheel requires {line}" for line in required),
     ]
 

@@ -15,11 +15,14 @@ def test_a_wheel_with_too_much_or_too_little_is_refused(tmp_path: Path) -> None:
         archive.writestr("zkwire/py.typed", "")
         archive.writestr("tests/test_x.py", "")
         archive.writestr("zkwire/deleted.py", "")
+        archive.writestr("x.data/data/share/man/a.1", "")
         archive.writestr("x.dist-info/METADATA", "Requires-Dist: kazoo\nRequires-Dist: pytest; extra == 'dev'\n")
-    assert release.wrong_in_wheel(wheel, {"zkwire/__init__.py", "zkwire/py.typed", "tests/test_x.py"}) == [
+    tracked = {"zkwire/__init__.py", "zkwire/py.typed", "tests/test_x.py", "share/man/a.1", "share/man/b.1"}
+    assert release.wrong_in_wheel(wheel, tracked) == [
         "the wheel has zkwire/deleted.py",
         "the wheel has tests/test_x.py",
         "the wheel lacks recipes/py.typed",
+        "the wheel lacks share/man/b.1",
         "the wheel requires kazoo",
     ]
 
