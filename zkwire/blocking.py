@@ -140,7 +140,8 @@ class Portal:
             Exception: Whatever `function` raises.
 
         Cancellation:
-            A KeyboardInterrupt while this waits cancels the call, and goes on once the call has ended.
+            A KeyboardInterrupt while this waits, or another exception that a signal handler raises (a worker's time
+            limit), cancels the call, and goes on once the call has ended.
         """
 
         running = self._begin(_called(function, *args, **named))
@@ -294,10 +295,10 @@ class _Running(Generic[T]):
         loop.call_soon_threadsafe(self._start)
 
     def wait(self, future: Future[R]) -> R:
-        """Wait for `future` and return its result; a KeyboardInterrupt cancels the task and waits for its end."""
+        """Wait for `future` and return its result; if a signal handler raises, cancel the task and wait for its end."""
         try:
             return future.result()
-        except KeyboardInterrupt:
+        except BaseException:  # if it is the result, then the task has ended, and cancelling does nothing
             with contextlib.suppress(RuntimeError):  # the event loop is closed: it has ended
                 self._loop.call_soon_threadsafe(self.cancel)
             self.result.exception()

@@ -57,6 +57,10 @@ def _interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def _limit_of_a_worker(*_: object) -> None:
+    raise TimeoutError
+
+
 # -- call ---------------------------------------------------------------------------------------------------------
 
 
@@ -182,7 +186,9 @@ def test_a_call_on_the_portals_own_thread_is_refused(portal: Portal) -> None:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_cancels_the_call_and_waits_for_its_end(portal: Portal) -> None:
+@pytest.mark.parametrize("handler", [signal.default_int_handler, _limit_of_a_worker])
+def test_what_a_signal_handler_raises_cancels_the_call_and_waits_for_its_end(portal: Portal, handler: Any) -> None:
+    signal.signal(signal.SIGINT, handler)
     steps: list[str] = []
 
     async def slow() -> None:
@@ -194,7 +200,7 @@ def test_an_interrupt_cancels_the_call_and_waits_for_its_end(portal: Portal) -> 
             await asyncio.sleep(0.1)
             steps.append("ended")
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises((KeyboardInterrupt, TimeoutError)):
         portal.call(slow)
     assert steps == ["begun", "ended"]
 

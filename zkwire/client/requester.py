@@ -132,13 +132,12 @@ class Requester:
                 if not future.done():
                     try:
                         await future
-                    except (errors.ServerError, *_LOST):
+                    except (errors.ServerError, *_LOST, errors.ProtocolError):
                         continue  # it is one of the answers
-            answers = []
-            for future, (_, watch, _) in zip(futures, asked, strict=True):
-                error = future.exception()
-                answers.append(future.result() if error is None else self.failure(error, watch, raised))
-            return answers
+            return [
+                future.result() if (refusal := future.exception()) is None else self.failure(refusal, watch, raised)
+                for future, (_, watch, _) in zip(futures, asked, strict=True)
+            ]
         except BaseException as error:
             self.strip(error)
             for future, (request, _, _) in zip(futures, asked, strict=False):

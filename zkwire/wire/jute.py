@@ -28,6 +28,7 @@ GetDataReply, which is a Buffer and a Stat, the generated decoder is in essence
 
 from __future__ import annotations
 
+import os
 import struct
 import threading
 from collections.abc import Callable
@@ -42,8 +43,11 @@ _Codec: TypeAlias = primitives.Fixed | primitives.Variable | type[Any]
 
 _T = TypeVar("_T")
 
-# Held while a class gets its methods.  Reentrant: the classes of a record's fields are completed meanwhile.
-_completing = threading.RLock()
+# Held while a class gets its methods.  Reentrant: the classes of a record's fields are completed meanwhile.  No fork
+# comes in between: a child would wait for ever for a thread that it does not have.
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class _FieldsOnFirstUse:
@@ -108,11 +112,17 @@ def frozen_record(cls: type[_T]) -> type[_T]:
 
 
 def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
-    """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`."""
+    """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`.
+
+    A frozen class is completed at once: what an interrupt leaves half frozen cannot be frozen again.
+    """
     attributes = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     attributes["__slots__"] = tuple(get_annotations(cls))
     attributes |= {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
-    return type(cls.__name__, cls.__bases__, attributes)
+    made: Any = type(cls.__name__, cls.__bases__, attributes)
+    if frozen:
+        _complete(made)
+    return made  # type: ignore[no-any-return]
 
 
 def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[Record]:
@@ -132,7 +142,7 @@ def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[R
     cls: type[Any] | None = next((base for base in used.__mro__ if "_is_frozen" in base.__dict__), None)
     if cls is None:
         raise misuse(f"{used.__name__} is not declared with @record")
-    with _completing:
+    with _lock:
         if "_codecs" not in cls.__dict__:
             _complete_declared(cls)
     return cls
@@ -141,7 +151,7 @@ def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[R
 def _complete_declared(cls: type[Any]) -> None:
     hints = get_type_hints(cls, include_extras=True)
     codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
-    cls._shown = [name for name in _field_names(cls) if not _is_hidden(hints[name])]
+    cls._shown = [name for name in _field_names(cls) if hints[name] != primitives.Secret]
     if "__repr__" not in cls.__dict__:
         cls.__repr__ = _repr  # type: ignore[assignment]
     dataclass(frozen=cls._is_frozen, repr=False)(cls)
@@ -154,10 +164,6 @@ def first_field(cls: type[Record]) -> tuple[str, object]:
     """Return the name of the first field and its codec; two empty values for a record without fields."""
     codecs = _complete(cls).__dict__["_codecs"]
     return codecs[0] if codecs else ("", None)
-
-
-def _is_hidden(declared: Any) -> bool:
-    return any(isinstance(annotation, primitives.Hidden) for annotation in getattr(declared, "__metadata__", ()))
 
 
 def _repr(self: Any) -> str:

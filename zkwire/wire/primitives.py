@@ -53,10 +53,6 @@ class VectorOf:
     """The annotation of a counted sequence of records; the type that it annotates names their class."""
 
 
-class Hidden:
-    """The annotation of a field that the record's repr leaves out."""
-
-
 def encode_buffer(value: bytes | None) -> bytes:
     """Return the length and the bytes; None is encoded as the length -1, an empty buffer as the length 0."""
     return b"\xff\xff\xff\xff" if value is None else INT.pack(len(value)) + value
@@ -239,8 +235,8 @@ Text: TypeAlias = Annotated[str, _NULLABLE]
 JavaText: TypeAlias = Annotated[str, Variable(_ENCODE_NULLABLE, decode_java_string)]
 _BUFFER: Final = Variable(_ENCODE_BUFFER, _DECODE_BUFFER)
 Buffer: TypeAlias = Annotated[bytes | None, _BUFFER]
-# A password, or what proves that a client knows one.  Records are printed in errors, logs and tracebacks.
-Secret: TypeAlias = Annotated[bytes | None, _BUFFER, Hidden()]
+# A password, or what proves that a client knows one: not in a record's repr, which errors, logs and tracebacks print.
+Secret: TypeAlias = Annotated[bytes | None, _BUFFER, "secret"]
 Vector: TypeAlias = Annotated[Sequence[_T], VectorOf()]
 Texts: TypeAlias = Annotated[list[str], Variable(vector_encoder(encode_ustring), _decode_texts)]
 Names: TypeAlias = Annotated[list[str], VectorCodec(vector_encoder(encode_ustring), _decode_names)]

@@ -75,6 +75,14 @@ async def test_a_refused_request_needs_no_garbage_collector(name: str) -> None:
             gc.enable()
 
 
+async def test_an_answer_that_cannot_be_read_is_a_result_of_a_pipeline_wherever_it_is() -> None:
+    small, large = zkwire.GetData("/"), zkwire.GetData("/large")
+    async with Server() as server, zkwire.connect(server.hosts, reply_limit=20_000) as zk:
+        await zk.create("/large", bytes(30_000))
+        for asked in ([small, large], [large, small]):
+            assert type((await zk.pipeline(asked))[asked.index(large)]) is zkwire.ProtocolError
+
+
 @pytest.mark.parametrize("name", ["pipeline", "get_many"])
 async def test_the_end_of_the_session_needs_no_garbage_collector(name: str) -> None:
     async with scene() as stage:
