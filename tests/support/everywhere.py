@@ -245,7 +245,7 @@ def _awaited_by_all(zk: Client) -> object:
     """Return what the tasks wait for, None if one of them is about to run or `zk` is about to write a request."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     awaited = {task._fut_waiter for task in others}  # type: ignore[attr-defined]
-    is_busy = zk._session.requests._unsent or any(future is None or future.done() for future in awaited)
+    is_busy = zk._session.requests.unsent or any(future is None or future.done() for future in awaited)
     return None if is_busy else awaited
 
 

@@ -132,6 +132,8 @@ class Client(Reading, Trees, SessionView, Administration):
             the session after an expired one; if the client ends before, a warning is logged.  Without them a node of
             another kind stays: nothing would show that it is still the same one, and without the data of another
             client.  With `recover` the node stays if another create of the path has just raised in doubt (see above).
+            Before an ephemeral node is deleted, its owner and its transaction are read.  In between, for one round
+            trip, another client could put a node of its own in its place: that one is deleted.  This client cannot.
 
         Requests:
             create, createContainer (ZooKeeper 3.5.1), createTTL (3.5.3); with `protected` or `recover` create2 (3.5.0)

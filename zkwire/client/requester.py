@@ -53,6 +53,9 @@ class Requester:
         chroot: The path that is put before the caller's paths.
         rng: For unique ids.
         limit: In seconds, the time limit for each request, None for none.
+
+    Attributes:
+        body_limit: The largest request that the servers accept, in bytes without its header.
     """
 
     def __init__(self, session: Session, chroot: str, rng: random.Random, limit: float | None = None) -> None:
@@ -60,6 +63,7 @@ class Requester:
         self.limit = limit
         self.session = session
         self.requests: RequestQueue = session.requests
+        self.body_limit: int = session.requests.request_limit - REQUEST_HEADER_SIZE
         within = partial(_submit_within, self.requests, limit or 0.0)
         self.submit: Callable[..., asyncio.Future[Any]] = self.requests.submit if limit is None else within
         self.chroot = chroot
@@ -223,11 +227,6 @@ class Requester:
         except TimeoutError:
             why = f"not done within the request_timeout of {self.limit:g} s at {self.requests.server}"
             raise errors.NoAnswerError(why, maybe_applied=False, operation=operation) from None
-
-    @property
-    def body_limit(self) -> int:
-        """The largest request that the servers accept, in bytes without its header."""
-        return self.requests.request_limit - REQUEST_HEADER_SIZE
 
 
 async def without_frames(verb: Coroutine[Any, Any, T]) -> T:

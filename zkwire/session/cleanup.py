@@ -157,6 +157,12 @@ class Cleanup:
         for search in list(self.searches.values()):
             search.begin()
 
+    def writing(self, request: wire.Request[Any]) -> None:
+        """Change the mark of each path that `request`, which is written now, creates."""
+        for operation in _operations(request):
+            if isinstance(operation, wire.AnyCreate) and operation.path in self.deletes.creates:
+                self.deletes.creates[operation.path] = object()
+
     def answered(self, request: wire.Request[Any], zxid: int) -> None:
         """Record that a caller has the answer to `request`, which the transaction `zxid` has carried out."""
         if traced_creates(request):
@@ -299,7 +305,7 @@ class _Search:
             create.call.reply = wire.Create2Reply(path, stat)
             self._cleanup.requests.recovered(create.call)
         else:
-            owner = 0 if _is_ephemeral(create.request) else None
+            owner = create.session_id if _is_ephemeral(create.request) else None
             GuaranteedDelete(self._cleanup.deletes, path, stat.czxid, owner=owner).start()
 
     def _not_found(self, create: LostCreate, refusal: ZooKeeperError | str | None) -> None:

@@ -6,7 +6,7 @@ again.
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
@@ -103,9 +103,6 @@ class Credentials:
     def __init__(self, given: Iterable[Identity], refused: Callable[[str, ServerError], None]) -> None:
         self._refused = refused
         self.kept: list[Credential] = [Credential(identity, refused) for identity in given]
-
-    def __iter__(self) -> Iterator[Credential]:
-        return iter(self.kept)
 
     async def add(self, identity: Identity, send: Callable[[Call], None] | None) -> None:
         """Add one, and return once a server has accepted it; without `send`, the next connection shows it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from zkwire import paths
@@ -30,6 +31,8 @@ class Requests(Protocol):
 
     def send_at_once(self, call: Call, /) -> None: ...
 
+    def sent_first(self) -> AbstractContextManager[None]: ...
+
     def recovered(self, call: Call, /) -> None: ...
 
     def fail_call(self, call: Call, error: Exception, /) -> None: ...
@@ -43,11 +46,13 @@ class GuaranteedDeletes:
 
     Attributes:
         under_way: Those that were started and have not finished.
+        creates: For each path where one of them looks for its node, a mark that changes with each create there.
     """
 
     def __init__(self, requests: Requests) -> None:
         self.requests = requests
         self.under_way: set[GuaranteedDelete] = set()
+        self.creates: dict[str, object] = {}
         # One timer for all deletes, and none for each: a release is on the way of a lock to its next owner.
         self._timer: asyncio.TimerHandle | None = None
         self._is_stuck = False
@@ -75,15 +80,13 @@ class GuaranteedDeletes:
 
     def _check_progress(self) -> None:
         self._timer = None
-        if not self.under_way:
-            return
-        if self._has_progress:
+        if self.under_way and self._has_progress:
             self._has_progress = False
             self._timer = self.requests.loop.call_later(_STUCK, self._check_progress)
-            return
-        self._is_stuck = True
-        for delete in self.under_way:
-            delete.end_wait()
+        elif self.under_way:
+            self._is_stuck = True
+            for delete in self.under_way:
+                delete.end_wait()
 
     def send(self, delete: GuaranteedDelete, call: Call) -> None:
         """Write `call`, the next request of `delete`, before this returns; see RequestQueue.send_at_once."""
@@ -96,6 +99,7 @@ class GuaranteedDeletes:
     def finished(self, delete: GuaranteedDelete) -> None:
         """Record that nothing more is to be done for `delete`."""
         self.under_way.discard(delete)
+        self.creates.pop(delete.path, None)
         self._has_progress = True
         self._is_stuck = False
         delete.end_wait()
@@ -116,7 +120,7 @@ class GuaranteedDelete:
             still is; 0 to delete at once; None likewise, for a node of a unique name that outlives the session.
     """
 
-    __slots__ = ("_deletes", "_first", "_newest_zxid", "_synced", "_waited_for", "owner", "path")
+    __slots__ = ("_deletes", "_first", "_mark", "_newest_zxid", "_synced", "_waited_for", "owner", "path")
 
     def __init__(
         self, deletes: GuaranteedDeletes, path: str, newest_zxid: int | None = None, *, owner: int | None = 0
@@ -126,6 +130,7 @@ class GuaranteedDelete:
         self._newest_zxid = newest_zxid
         self.owner: int | None = owner
         self._synced: asyncio.Future[Any] | None = None  # the answer to the sync before an `_ask`
+        self._mark = deletes.creates.setdefault(path, object()) if owner else None
         # Encoded here and not in `start`: a lock makes its delete while it has time, and starts it when another
         # client waits for the node to go.
         self._first: Call | None = Call(ExistsRequest(path, False) if owner else DeleteRequest(path, -1), self)
@@ -161,7 +166,8 @@ class GuaranteedDelete:
         if (refusal := self._refusal_of_sync()) is not None:
             self.set_exception(refusal)
         elif isinstance(result, StatReply) and self._is_the_node(result.stat):
-            self._delete()
+            # A delete and a create that the client has sent since are carried out before a delete of now.
+            (self._delete if self._mark is self._deletes.creates.get(self.path) else self._ask)()
         else:  # deleted, or the node there is a newer one, of another client
             self._deletes.finished(self)
 
@@ -196,6 +202,7 @@ class GuaranteedDelete:
         The delete may have been carried out, and another client may have created a node at the same path: a second
         delete would hit that one.  A server that lags must not show the deleted node: sync first.
         """
+        self._mark = self._deletes.creates.setdefault(self.path, object())
         self._synced = ignored(self._deletes.requests.loop.create_future())
         self._deletes.send(self, Call(SyncRequest(paths.split(self.path)[0]), self._synced))
         self._deletes.send(self, Call(ExistsRequest(self.path, False), self))
@@ -206,7 +213,8 @@ class GuaranteedDelete:
 
     def _delete(self) -> None:
         self._synced = None
-        self._deletes.send(self, Call(DeleteRequest(self.path, -1), self))
+        with self._deletes.requests.sent_first():  # a create that waits may follow a delete that waits
+            self._deletes.send(self, Call(DeleteRequest(self.path, -1), self))
 
 
 def ignored(future: asyncio.Future[Any]) -> asyncio.Future[Any]:

@@ -77,6 +77,7 @@ class RequestQueue:
         server: The "host:port" that was used last, as errors name it.
         refusal: What every later `submit` raises, once the session closes or has ended; calls that wait go on.
         link: The connection, None while there is none.
+        unsent: The calls that wait; `flush` them when answers have made room in flight.
     """
 
     def __init__(self, max_in_flight: int, request_limit: int, tap: ObserverTap | None = None) -> None:
@@ -91,7 +92,7 @@ class RequestQueue:
         self.cleanup: Cleanup = Cleanup(self)
         # Creates that failed with a lost connection, until their futures are gone: see `abandon`.
         self._lost_creates: WeakKeyDictionary[asyncio.Future[Any], list[LostCreate]] = WeakKeyDictionary()
-        self._unsent: deque[Call] = deque()
+        self.unsent: deque[Call] = deque()
         self._many_unsent = _MANY
         self._flush_due = False
         self.link: Link | None = None
@@ -126,8 +127,8 @@ class RequestQueue:
             if size + _SET_AGAIN > self.request_limit:  # the watch could not be set again on another connection
                 raise RequestTooLargeError(request.operation, request.subject, size + _SET_AGAIN, self.request_limit)
             self.watches.asked(call.watch_kind, request.subject or "")
-        self._unsent.append(call)
-        if len(self._unsent) > self._many_unsent:
+        self.unsent.append(call)
+        if len(self.unsent) > self._many_unsent:
             self._drop_cancelled()
         if not self._flush_due and self.link is not None:
             # Not at once: what is submitted in this turn of the event loop leaves in one write.
@@ -148,11 +149,11 @@ class RequestQueue:
             link is None
             or link.is_blocked
             or now > link.overdue_at
-            or self._unsent
+            or self.unsent
             or link.connection.error is not None
             or len(link.connection.calls) >= self._max_in_flight
         ):
-            self._unsent.append(call)
+            self.unsent.append(call)
             self.flush()
         else:  # nothing waits: write it without a detour through the queue
             link.connection.send(call, now)
@@ -168,7 +169,7 @@ class RequestQueue:
         if future.exception() is None:
             self.cleanup.remove_created(request, future.result(), self.last_zxid)
         elif future in self._lost_creates:
-            with self._sent_first():
+            with self.sent_first():
                 self.cleanup.search(self._lost_creates[future])
 
     def give_up(self, path: str, watcher: Watcher) -> None:
@@ -206,8 +207,8 @@ class RequestQueue:
         now = self.loop.time()
         for call in credentials:
             link.connection.send(call, now)
-        if any(isinstance(call.request, AuthRequest) for call in self._unsent):  # `credentials` repeats them
-            self._unsent = deque(call for call in self._unsent if not isinstance(call.request, AuthRequest))
+        if any(isinstance(call.request, AuthRequest) for call in self.unsent):  # `credentials` repeats them
+            self.unsent = deque(call for call in self.unsent if not isinstance(call.request, AuthRequest))
         for watcher in self.watches.one_shot():
             watcher.rearmed()
         # `last_zxid` comes from answers and never from events.  One transaction can fire several watches: if the
@@ -225,8 +226,8 @@ class RequestQueue:
             return
         connection = link.connection
         in_flight = connection.calls
-        while self._unsent and len(in_flight) < self._max_in_flight:
-            call = self._unsent.popleft()
+        while self.unsent and len(in_flight) < self._max_in_flight:
+            call = self.unsent.popleft()
             waiter = call.waiter
             if waiter is not None and waiter.done():  # cancelled before it was written: never sent
                 self._settle_watch(call)
@@ -235,16 +236,13 @@ class RequestQueue:
                 and connection.large_in_flight
                 and (connection.large_in_flight + call.size > _LARGE_IN_FLIGHT)
             ):
-                self._unsent.appendleft(call)  # a call that is larger than the limit is sent alone
+                self.unsent.appendleft(call)  # a call that is larger than the limit is sent alone
                 break
             else:
+                if self.cleanup.deletes.creates:
+                    self.cleanup.writing(call.request)
                 connection.send(call, now)
         link.flush()
-
-    def flush_waiting(self) -> None:
-        """Flush if any call waits; to be called when answers have made room in flight."""
-        if self._unsent:
-            self.flush()
 
     def detach(self, reason: Exception) -> bool:
         """Settle the calls that were in flight on the link, which was lost for `reason`; return whether one of them was
@@ -259,7 +257,7 @@ class RequestQueue:
         """
         link, self.link = self.link, None
         assert link is not None
-        waiting, self._unsent = self._unsent, deque()
+        waiting, self.unsent = self.unsent, deque()
         again: list[Call] = []
         lost: list[LostCreate] = []
         has_write = any(is_write(call.request) for call in link.connection.calls)
@@ -267,9 +265,10 @@ class RequestQueue:
             request = call.request
             if call.waiter is None:
                 continue
+            creates = [LostCreate(each, call, self.session_id, self.last_zxid) for each in traced_creates(request)]
             if call.waiter.done() or request.is_recovered:
                 self._settle_watch(call)
-                lost += self._lost(call)
+                lost += creates
             elif request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
             elif request.repeatable:
@@ -281,7 +280,6 @@ class RequestQueue:
                 self._settle_watch(call)
             else:
                 # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
-                creates = self._lost(call)
                 if creates and isinstance(call.waiter, asyncio.Future):
                     self._lost_creates[call.waiter] = creates
                 why = (
@@ -295,9 +293,9 @@ class RequestQueue:
         # The new order: searches, repeated reads, what deletes have sent while their calls failed above, and then the
         # calls that waited before.  Deletes come before waiting creates of the same path: they would otherwise delete
         # the new node.  Searches spare it, and come first so that nodes without an owner go soon.
-        again += self._unsent
-        self._unsent = deque([*again, *waiting])
-        with self._sent_first():
+        again += self.unsent
+        self.unsent = deque([*again, *waiting])
+        with self.sent_first():
             self.cleanup.search(lost)
             self.cleanup.search_again()
         return has_write
@@ -364,10 +362,10 @@ class RequestQueue:
 
     def take_all(self) -> list[Call]:
         """Return every call, waiting and in flight, and keep none; let the link and the clean-up go."""
-        calls = [*self.cleanup.dismiss(), *self._unsent]
+        calls = [*self.cleanup.dismiss(), *self.unsent]
         if self.refusal is not None:
             self.cleanup.give_up()
-        self._unsent.clear()
+        self.unsent.clear()
         link, self.link = self.link, None
         return calls if link is None else [*calls, *link.connection.calls]
 
@@ -391,34 +389,29 @@ class RequestQueue:
     @property
     def is_cleaning_up(self) -> bool:
         """Whether there are nodes to remove, or unanswered calls with a cancelled caller, which may have made some."""
-        if self.cleanup.deletes.under_way or self.cleanup.searches:
-            return True
         calls = () if self.link is None else self.link.connection.calls
-        return any(call.waiter and call.waiter.done() for call in calls)
+        has_cancelled = any(call.waiter and call.waiter.done() for call in calls)
+        return has_cancelled or bool(self.cleanup.deletes.under_way or self.cleanup.searches)
 
     # -- within -----------------------------------------------------------------------------------------------------
 
     def _drop_cancelled(self) -> None:
         """Forget the waiting calls of cancelled callers, which would fill the memory while there is no connection."""
         # The threshold doubles with what is left: the cost stays constant for each call.
-        unsent, self._unsent = self._unsent, deque()
+        unsent, self.unsent = self.unsent, deque()
         for call in unsent:
             if call.waiter is not None and call.waiter.done():
                 self._settle_watch(call)
             else:
-                self._unsent.append(call)
-        self._many_unsent = max(2 * len(self._unsent), _MANY)
+                self.unsent.append(call)
+        self._many_unsent = max(2 * len(self.unsent), _MANY)
 
     @contextmanager
-    def _sent_first(self) -> Iterator[None]:
+    def sent_first(self) -> Iterator[None]:
         """Put what is submitted within the context before all calls that wait."""
-        waiting, self._unsent = self._unsent, deque()
+        waiting, self.unsent = self.unsent, deque()
         yield
-        self._unsent.extend(waiting)
-
-    def _lost(self, call: Call) -> list[LostCreate]:
-        """Return the creates in `call` whose nodes may have to be searched for."""
-        return [LostCreate(create, call, self.session_id, self.last_zxid) for create in traced_creates(call.request)]
+        self.unsent.extend(waiting)
 
     def _settle_watch(self, call: Call) -> None:
         """Register the watch that an answer has set, in the step in which the answer is decoded.

@@ -93,7 +93,7 @@ class Session(LinkOwner):
         self._reply_limit, self._rng = reply_limit, rng
         self._open_link = open_link
         self.credentials: Credentials = Credentials(auth, self._fail_auth)
-        second = partial(Witness, sasl, self.credentials)
+        second = partial(Witness, sasl, self.credentials.kept)
         run = self.run_in_background
         self.keepalive: Keepalive = Keepalive(self.lifetime, self.requests, rng, open_link, second, run, is_ready=locks)
         self._sasl = sasl
@@ -118,7 +118,7 @@ class Session(LinkOwner):
         Raises: TimeoutError, with the last failure of each server; SessionExpiredError if the session to resume is
         gone; AuthFailedError; ConnectionError if no server can be connected to in this way.
         """
-        awaited = [self._started, *(credential.accepted for credential in self.credentials)]
+        awaited = [self._started, *(credential.accepted for credential in self.credentials.kept)]
         self._is_one_round = within == 0
         # One round ends in `_failed`.  It needs a limit anyway, for a server that ignores a credential.
         await asyncio.wait(awaited, timeout=2 * self.timeout if within == 0 else within)
@@ -217,7 +217,8 @@ class Session(LinkOwner):
         if connection.confirms_session and self.key.id:
             self._heard = connection.heard
             self.lifetime.answered(connection.heard)
-        requests.flush_waiting()
+        if requests.unsent:
+            requests.flush()
 
     def link_writable(self, link: Link) -> None:
         """Write on."""
@@ -291,7 +292,7 @@ class Session(LinkOwner):
         self._hosts.failed(address, unfit(error) or error)
         cause = given_up(self._hosts.failures(), is_one_round=self._is_one_round)
         if cause is not None and not self._started.done():
-            self._fail_start(cause)
+            self._started.set_exception(cause)
             self._end(errors.SessionClosedError(str(cause)), SessionState.CLOSED)
 
     def _runner_ended(self, runner: asyncio.Task[None]) -> None:
@@ -392,7 +393,7 @@ class Session(LinkOwner):
         self._servers.late_writes.resumed(peer_of(link, self._address), is_read_only=link.connection.is_read_only)
         if self._servers.late_writes.doubtful is not None:
             return
-        self.requests.attach(link, self.key.id, [credential.call() for credential in self.credentials])
+        self.requests.attach(link, self.key.id, [credential.call() for credential in self.credentials.kept])
         self.keepalive.attach(link, self._address, has_lost_write=has_lost_write)
         if not self._started.done():
             self._started.set_result(None)
@@ -437,15 +438,12 @@ class Session(LinkOwner):
         if not self._ended.done():
             self._ended.set_result(None)
         self.requests.refusal = error
-        self._fail_start(error)
+        if not self._started.done():
+            self._started.set_exception(error)
         self.states.enter(state)
         self._settle_all(error)
         self.credentials.fail(error)
         self.on_closed.closed(error)
-
-    def _fail_start(self, error: Exception) -> None:
-        if not self._started.done():
-            self._started.set_exception(error)
 
     def _end_as_closed(self) -> None:
         """End the session as one that its owner has closed."""

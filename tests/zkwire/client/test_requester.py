@@ -4,7 +4,6 @@ import asyncio
 import gc
 import random
 import weakref
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -153,7 +152,7 @@ class _Answers:
     def __init__(self) -> None:
         self.requests = self
         self.loop = asyncio.get_running_loop()
-        self.states = SimpleNamespace(now=zkwire.SessionState.CONNECTED)
+        self.request_limit = 1_048_575
         self.futures: list[asyncio.Future[Any]] = []
         self.abandoned: list[asyncio.Future[Any]] = []
 

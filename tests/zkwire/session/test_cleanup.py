@@ -49,14 +49,11 @@ async def test_a_repeated_removal_comes_ahead_of_the_calls_that_wait() -> None:
 # -- only what is surely ours is removed -----------------------------------------------------------------------------
 
 
-async def transaction(zk: Client, *, ephemeral: str = "", sequential: str = "", persistent: str = "") -> None:
+async def transaction(zk: Client) -> None:
     async with zk.transaction() as tx:
-        if persistent:
-            tx.create(persistent)
-        if ephemeral:
-            tx.create(ephemeral, ephemeral=True)
-        if sequential:
-            tx.create(sequential, ephemeral=True, sequential=True)
+        tx.create("/a/stays")
+        tx.create("/a/e", ephemeral=True)
+        tx.create("/a/s-", ephemeral=True, sequential=True)
 
 
 async def cancelled_before_the_answer(
@@ -88,13 +85,42 @@ async def test_another_node_in_place_of_that_of_a_cancelled_create_stays_pitfall
         assert (await stage.other.get("/a")).data == b"of others"
 
 
+@in_virtual_time
+@pytest.mark.parametrize("now", ["sent", "waiting", "searched for"])
+async def test_the_next_node_of_the_same_client_stays_when_its_create_is_sent_behind_the_look(now: str) -> None:
+    """`now`: where it is when the clean-up has found the node of the cancelled create, and is about to delete it."""
+    async with a_client(max_in_flight=1 if now == "waiting" else 1000) as (server, zk):
+        server.is_holding = True
+        creating = asyncio.ensure_future(zk.create("/a", ephemeral=True))
+        await server.until("create")
+        await cancelled(creating)
+        if now == "searched for":
+            server.drop()
+
+        def strike(_: Wire, sent: Sent) -> None:
+            if sent.name == "exists":
+                server.is_holding, server.strike = now != "waiting", lambda *_: None
+
+        server.strike = strike
+        server.release()
+        await server.until("exists")
+        again = asyncio.gather(zk.delete("/a"), zk.create("/a", b"next"), return_exceptions=True)
+        if now != "waiting":
+            await server.until("create", 2)
+        server.release()
+        assert (await again)[1] == "/a"
+        while zk._session.requests.is_cleaning_up:
+            await zk.ping()
+        assert ((await zk.get("/a")).data, zk._session.requests.cleanup.deletes.creates) == (b"next", {})
+
+
 @pytest.mark.parametrize("how", ["answered", "lost"])
 async def test_the_ephemeral_nodes_of_a_cancelled_transaction_are_removed(how: str) -> None:
     """The persistent one stays."""
     async with scene() as stage:
         await stage.other.create("/a")
         kept = await stage.zk.create("/a/s-", ephemeral=True, sequential=True)
-        call = transaction(stage.zk, persistent="/a/stays", ephemeral="/a/e", sequential="/a/s-")
+        call = transaction(stage.zk)
         if how == "answered":
             await cancelled_before_the_answer(stage, call, stage.other.ping)
         else:

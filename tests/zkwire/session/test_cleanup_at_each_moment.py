@@ -98,10 +98,10 @@ async def test_a_search_removes_the_node_asks_behind_a_sync_and_leaves_no_watch(
             lost = "/p/n-0000000001"
             assert asked[:2] == [("sync", "/p"), ("getChildren", "/p")]
             assert sorted(asked[2:4]) == [("exists", kept), ("exists", lost)]
-            assert asked[4:] == [("delete", lost)]
+            assert asked[4:] == [("exists", lost), ("delete", lost)]
         else:
             lost = "/p/n-"
-            assert asked == [("sync", "/p"), ("exists", lost), ("delete", lost)]
+            assert asked == [("sync", "/p"), *[("exists", lost)] * 2, ("delete", lost)]
         await zk.create(lost)
         await zk.delete(lost)
         await zk.delete(kept)
@@ -220,7 +220,7 @@ async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of
         await server.until(operation, 3)
         server.strike = throttled()
         await server.until("delete")
-        times = [sent.at for sent in server.requests if sent.name == operation]
+        times = [sent.at for sent in server.requests if sent.name == operation][:4]
         assert [later - times[0] for later in times] == pytest.approx([0.0, 0.1, 0.2, 0.3], abs=0.01)
         await zk.ping()
         assert await zk.get_children("/p") == []

@@ -17,14 +17,12 @@ def hello(key: SessionKey) -> tuple[int, bytes | None]:
     return request.session_id, request.password
 
 
-def test_a_new_key_asks_for_a_new_session() -> None:
+def test_a_new_key_asks_for_a_new_session_and_one_of_the_caller_for_his() -> None:
     assert SessionKey().hello(1.2345, 7, accepts_read_only=True) == ConnectRequest(0, 7, 1234, 0, NONE, True)
     assert hello(SessionKey()) == (0, NONE)
-
-
-def test_a_session_of_the_caller_is_asked_for() -> None:
     key = SessionKey(5, PASSWORD, is_resumable=True)
     assert key.hello(4.0, 7, accepts_read_only=False) == ConnectRequest(0, 7, 4000, 5, PASSWORD, False)
+    assert "ppp" not in repr(key)
 
 
 @pytest.mark.parametrize("password", [PASSWORD, None, b""])
@@ -37,21 +35,13 @@ def test_a_granted_session_is_resumed(password: bytes | None) -> None:
     assert hello(key) == (5, NEXT)
 
 
-def test_a_session_that_a_server_without_a_quorum_has_made_is_not_asked_for_elsewhere() -> None:
+def test_a_session_that_a_server_without_a_quorum_has_made_or_could_not_resume_is_not_asked_for_elsewhere() -> None:
     key = SessionKey()
     key.granted(granted(5), is_read_only=True)
     assert (key.id, key.password, key.is_resumable) == (5, PASSWORD, False)
     assert hello(key) == (0, NONE)
-
-
-def test_a_session_of_the_ensemble_stays_resumable_when_a_server_without_a_quorum_resumes_it() -> None:
-    key = SessionKey()
     key.granted(granted(5), is_read_only=False)
     key.granted(granted(5), is_read_only=True)
     assert hello(key) == (5, PASSWORD)
     key.granted(granted(6), is_read_only=True)  # another one: that server could not resume it
     assert hello(key) == (0, NONE)
-
-
-def test_the_password_is_not_shown() -> None:
-    assert "ppp" not in repr(SessionKey(5, PASSWORD, is_resumable=True))
