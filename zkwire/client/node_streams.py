@@ -35,7 +35,7 @@ class ValueStream(Stream[T]):
         class Count(zkwire.ValueStream[int]):
             def __init__(self, zk, path):
                 super().__init__(path, lambda: zk.state is zkwire.SessionState.EXPIRED)
-                self._zk = zk
+                self._zk = zk.unlimited
 
             async def _look(self):
                 names, _ = await self._zk.get_children_and_watch(self.path, into=self._watches)

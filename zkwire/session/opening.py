@@ -231,7 +231,7 @@ def _resolve(host: str, answer: asyncio.Future[list[_Info]]) -> None:
             outcome = OSError(f"the resolver has no address for {host!r}")
     except OSError as error:
         outcome = error
-    except Exception as error:  # noqa: BLE001  # of a codec, or a library in its place: the next question may succeed
+    except BaseException as error:  # noqa: BLE001  # of a codec, or a library: the next question may succeed
         outcome = OSError(f"the resolver fails for {host!r}: {error!r}")
     with contextlib.suppress(RuntimeError):  # the event loop was closed meanwhile
         answer.get_loop().call_soon_threadsafe(settle, outcome)

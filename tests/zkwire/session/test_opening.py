@@ -35,7 +35,7 @@ class Resolver:
         self.at_once = 0
         self.at_once_most = 0
         self.delay = 0.0
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.ends = threading.Event()
         self._real = socket.getaddrinfo
 
@@ -142,12 +142,13 @@ async def test_a_resolver_slower_than_an_attempt_is_waited_for_by_the_next_ones_
     [
         (socket.gaierror(socket.EAI_AGAIN, "try again"), "try again"),
         (UnicodeError("label too long"), rf"^the resolver fails for '{NAME}': UnicodeError\('label too long'\)$"),
+        (SystemExit(1), rf"^the resolver fails for '{NAME}': SystemExit\(1\)$"),
         (None, f"^the resolver has no address for '{NAME}'$"),
         (NO_THREAD, f"^no thread can be started to resolve '{NAME}': there are too many$"),
     ],
 )
 async def test_a_resolver_that_fails_in_any_way_leaves_the_addresses_known_before_and_is_asked_again(
-    failure: Exception | None, text: str, monkeypatch: pytest.MonkeyPatch
+    failure: BaseException | None, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`failure`: None for an empty answer."""
     start = threading.Thread.start
