@@ -158,10 +158,12 @@ def connect(
             resort.  The client shows its session and credentials to every server in that list.  Not together with
             `ssl`: the list names the ports without TLS.
         request_timeout: In seconds, how long each request of the client's verbs may take, with the wait for a
-            connection, without the wait for this client's other requests.  Then the verb raises NoAnswerError, and the
-            call counts as cancelled, as with asyncio.timeout around the verb.  None: without a limit.  Streams have no
-            limit, not even when they are entered, and recipes, with the transactions of a lease, have none: one between
-            their steps would break their promises.  `within` or asyncio.timeout bounds a call of them.
+            connection.  It begins when the request is written: what is not yet written, because `max_in_flight` others
+            wait for their answers, does not count, but the server answers in order, and so the answers to those that
+            were written before count.  Then the verb raises NoAnswerError, and the call counts as cancelled, as with
+            asyncio.timeout around the verb.  None: without a limit.  Streams have no limit, not even when they are
+            entered, and recipes, with the transactions of a lease, have none: one between their steps would break their
+            promises.  `within` or asyncio.timeout bounds a call of them.
         observer: An Observer, which gets notified of requests, events and states.
         rng: The source of randomness, for simulations.  Without it, randomness comes from the operating system: the
             names of nodes show some of it, and it must not be guessed.
