@@ -36,7 +36,8 @@ def or_described(data: bytes | None) -> bytes:
 # Made once for each process; a fork has another process id, and so makes it again.
 @lru_cache(maxsize=2)
 def _describe(pid: int, program: str | None) -> bytes:
-    words = (_one_word(socket.gethostname()), str(pid), one_line(_running_program() if program is None else program))
+    host = "-".join(one_line(socket.gethostname()).split()) or "-"
+    words = (host, str(pid), one_line(_running_program() if program is None else program))
     return " ".join(words).encode("utf-8", "backslashreplace")
 
 
@@ -47,10 +48,6 @@ def _running_program() -> str:
     if name == "__main__.py":
         name = os.path.basename(folder)
     return name if name and not name.startswith("-") else os.path.basename(sys.executable or "python")
-
-
-def _one_word(text: str) -> str:
-    return "-".join(one_line(text).split()) or "-"
 
 
 def one_line(text: str) -> str:

@@ -42,14 +42,12 @@ class WarnOnce:
         Raises:
             ZooKeeperError: if the read has failed otherwise than that the node is gone, or may not be read.
         """
-        if isinstance(node, NoNodeError):
-            return False
-        if isinstance(node, NoAuthError):
-            self.warn(path, f"may not be read by this client (its ACL), {consequence}")
-            return False
-        if isinstance(node, BaseException):
-            raise node
-        if not node.stat.ephemeral_owner:
+        if isinstance(node, Node):
+            if node.stat.ephemeral_owner:
+                return True
             self.warn(path, f"is not ephemeral, {consequence}")
-            return False
-        return True
+        elif isinstance(node, NoAuthError):
+            self.warn(path, f"may not be read by this client (its ACL), {consequence}")
+        elif not isinstance(node, NoNodeError):
+            raise node
+        return False

@@ -267,9 +267,8 @@ class Line:
 
     def _create_parent(self, at: str) -> Create:
         is_container = at == self._container or at.startswith(f"{self._container}/")
-        return Create(
-            at, self._parent_data() if at == self.path else b"", container=is_container, acl=self._parents_acl
-        )
+        data = self._parent_data() if at == self.path else b""
+        return Create(at, data, container=is_container, acl=self._parents_acl)
 
     async def _parents_to_create(self, parents: Sequence[str]) -> list[str]:
         """Return the nodes to create before the next try; the last one has created `parents` first, and was refused

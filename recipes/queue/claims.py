@@ -191,9 +191,8 @@ class Item(bytes):
                 # When it was carried out, all three are gone, and no other consumer can have claimed the item since.
                 left = await read_synced(self._zk, self._nodes.path, *map(GetData, paths))
                 if self._zk.session_id != self._session_id:
-                    raise zkwire.SessionExpiredError(
-                        "the session ended before the item was known to be deleted"
-                    ) from None
+                    why = "the session ended before the item was known to be deleted"
+                    raise zkwire.SessionExpiredError(why) from None
                 if any(result_after_loss(node) is not None for node in left):
                     continue  # this is refused if another client has deleted one of them by hand
             return

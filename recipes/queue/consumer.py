@@ -299,11 +299,9 @@ class Consumer:
         transaction.create(path, name.encode(), ephemeral=True, acl=self._nodes.fixed_acl)
         # The tasks of gather start in this order, in the same turn of the event loop: the reads come after the
         # transaction and see what it did.
-        committed: Any
-        answers: Any
-        committed, answers = await asyncio.gather(
-            transaction.commit(), read(self._zk, GetData(entry), GetData(path)), return_exceptions=True
-        )
+        reads = read(self._zk, GetData(entry), GetData(path))
+        outcomes: list[Any] = await asyncio.gather(transaction.commit(), reads, return_exceptions=True)
+        committed, answers = outcomes
         was_lost = isinstance(committed, zkwire.ConnectionLostError)
         if isinstance(committed, BaseException) and not was_lost:
             raise committed

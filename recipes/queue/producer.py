@@ -81,9 +81,8 @@ class Producer:
             await until_answered(self._zk, lambda: self._send(items, None, self._receipts.commit))
             return
         most = self._maxsize - len(items)
-        async with bounded(
-            self._zk, within, f"the queue {self._nodes.path} had no room for {len(items)} more"
-        ) as bound:
+        what = f"the queue {self._nodes.path} had no room for {len(items)} more"
+        async with bounded(self._zk, within, what) as bound:
             turn = self._putting_at_once if bound.is_one_look else self._putting
             async with turn:
                 await until_answered(self._zk, lambda: self._put_bounded(items, bound, most))
@@ -138,9 +137,8 @@ class Producer:
             is_one_look: Whether the put must not wait.  Any other put would go on in the line, which skips the nodes
                 there that are not a producer's.
         """
-        version, (entries, waiting) = await self._read_room(
-            GetData(self._nodes.entries), GetChildren(self._nodes.producers)
-        )
+        reads = GetData(self._nodes.entries), GetChildren(self._nodes.producers)
+        version, (entries, waiting) = await self._read_room(*reads)
         parent: Node | None = result(entries)
         count = 0 if parent is None else parent.stat.num_children
         if count > most:

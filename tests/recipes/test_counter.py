@@ -11,23 +11,14 @@ from hypothesis import strategies as st
 import zkwire
 from recipes import Counter
 from recipes.counter import decoded, encoded
+from tests.recipes.common.test_receipts import until_no_receipt
 from tests.support.client import turns
 from tests.support.clock import Clock
-from tests.support.everywhere import Scene, below, no_watch_stays, scene
+from tests.support.everywhere import Scene, no_watch_stays, scene
 from tests.support.queues import Counting
-from tests.support.recipes import outcome, until, until_state
+from tests.support.recipes import outcome, until_state
 from zkwire import SessionState
 from zkwire.testing import RealServer, Server
-
-
-async def until_no_receipt(zk: zkwire.Client, path: str) -> None:
-    """Wait until no write receipt is left below `path`."""
-
-    async def is_none_left() -> bool:
-        return not await below(zk, path)
-
-    await until(is_none_left)
-
 
 # -- the number in the data -------------------------------------------------------------------------------------------
 
@@ -305,15 +296,6 @@ async def test_a_counter_is_watched_over_a_reconnect() -> None:
         await no_watch_stays(stage.server.hosts)
 
 
-async def test_watching_a_node_that_is_no_counter_raises() -> None:
-    async with scene() as stage:
-        await stage.other.create("/c", b"seven")
-        async with Counter(stage.zk, "/c").watch() as values:
-            with pytest.raises(ValueError, match="/c holds 5 bytes"):
-                await anext(values)
-        await no_watch_stays(stage.server.hosts)
-
-
 @pytest.mark.parametrize("data", [b"7" * 5000, b"seven", bytes(9)])
 async def test_data_of_another_program_gives_a_short_error_and_is_not_replaced(data: bytes) -> None:
     async with scene() as stage:
@@ -321,9 +303,15 @@ async def test_data_of_another_program_gives_a_short_error_and_is_not_replaced(d
         await counter.add(1)
         await stage.other.set("/c", data)
         await stage.zk.sync("/c")
-        for use in (counter.get, lambda: counter.add(1), lambda: anext(counter.watch())):
+
+        async def watched() -> None:
+            async with counter.watch() as values:
+                await anext(values)
+
+        for use in (counter.get, lambda: counter.add(1), watched):
             for _ in range(2):
                 with pytest.raises(ValueError, match=f"/c holds {len(data)} bytes, which is not a counter") as error:
                     await use()
                 assert len(str(error.value)) < 300
         assert (await stage.other.get("/c")).data == data
+        await no_watch_stays(stage.server.hosts)

@@ -183,9 +183,6 @@ async def test_bad_names_are_refused(name: object) -> None:
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 
-TOO_LARGE = b"x" * 2**21
-
-
 async def test_the_former_node_of_a_member_is_waited_for_even_if_the_answer_to_its_create_was_lost() -> None:
     """Pitfall 12.  A put-back is carried out and its answer is lost.  Then the client's clock says that its session has
     expired, while the server, whose clock stands still, keeps the session and its node."""
