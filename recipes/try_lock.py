@@ -14,7 +14,7 @@ from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import read_after_loss, until_answered
 from recipes.common.this_process import or_described
 from recipes.line.contenders import Contender, single
-from recipes.line.known import line_of
+from recipes.line.known import known_of
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
 from recipes.line.ticket import Ticket, TicketNode
@@ -77,7 +77,7 @@ class TryLock(Locking[Lease]):
         self._parent = self.path.rpartition("/")[0] or "/"
         self._data = or_described(data)
         self._acl = acl
-        self._known = line_of(zk, self.path)
+        self._order = known_of(self._zk).orders.setdefault(self.path, asyncio.Lock())
 
     async def _acquire(self) -> Lease:
         lease = await self._try_acquire()
@@ -148,7 +148,7 @@ class TryLock(Locking[Lease]):
                         raise
             return None
 
-        async with self._known.order:
+        async with self._order:
             node = await until_answered(zk, create)
             if node is not None and abandoned.is_set():
                 self._discard(node)  # before the next try has its turn

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from recipes.common.numbers import next_number
 from recipes.common.retrying import read_synced, result
@@ -45,14 +45,12 @@ class KnownLine:
         lists: How many of its tickets list the line at present: a ticket adds 1 while it does.
         makers: The same, of those that create the line's node.
         blocked_by: What made the last try of this client fail, and whether each was read; empty if it has succeeded.
-        order: Lets one try of a TryLock at this path run at a time.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.children: CachedChildren = CachedChildren()
         self.lists = self.makers = 0
-        self.order: asyncio.Lock = asyncio.Lock()
         self._flights: dict[bool, SingleFlight[list[Any]]] = {}
         self._warnings = WarnOnce(_log, f"the line {path}")
         self._foreign: dict[str, None] = {}
@@ -302,12 +300,14 @@ class KnownOfClient:
         lines: Each line, by its path.
         parents: The nodes that it takes for existing.
         unwatched: Leases whose node is to be watched in a moment.
+        orders: Let one try at a path run at a time, by the path: kept as long as a TryLock uses them.
     """
 
     def __init__(self) -> None:
         self.lines: dict[str, KnownLine] = {}
         self.parents: KnownParents = KnownParents()
         self.unwatched: Alarms = Alarms()
+        self.orders: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
 
 _OF_CLIENT: Final[WeakKeyDictionary[Client, KnownOfClient]] = WeakKeyDictionary()

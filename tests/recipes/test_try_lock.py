@@ -182,7 +182,9 @@ async def test_of_several_tries_that_lose_their_answers_one_succeeds(is_carried_
         await stage.other.create("/recipe")
         drop = stage.server.drop_after if is_carried_out else stage.server.drop_before
         drop("create", session=stage.zk.session_id)
-        locks = [TryLock(stage.zk, P), TryLock(stage.zk, P), TryLock(stage.zk, P)]
+        locks = [TryLock(stage.zk, P), *(TryLock(stage.zk, f"/{number}") for number in range(1000))]  # one for each job
+        locks[1:] = TryLock(stage.zk, P), TryLock(stage.zk, P)
+        assert len({lock._order for lock in locks}) == 1
         leases = await asyncio.gather(*(lock.try_acquire() for lock in locks))
         held = [lease for lease in leases if lease is not None]
         assert len(held) == 1
