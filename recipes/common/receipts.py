@@ -119,14 +119,12 @@ class Receipts:
             node = await read_after_loss(self._zk, receipt.path)
         except zkwire.SessionExpiredError:
             raise lost from None
-        if node is None:
-            # A missing receipt means "not carried out" only if the transaction would have created it, and if it cannot
-            # have been deleted with its session since.
-            if receipt.version == _NOT_CREATED and receipt.session_id == self._zk.session_id:
-                return False
-            raise lost
-        if node.stat.ephemeral_owner != receipt.session_id:
-            raise lost  # another client has deleted our receipt and created its own
+        # A missing receipt means "not carried out" only if the transaction would have created it, and if it cannot have
+        # been deleted with its session since.
+        if node is None and receipt.version == _NOT_CREATED and receipt.session_id == self._zk.session_id:
+            return False
+        if node is None or node.stat.ephemeral_owner != receipt.session_id:
+            raise lost  # with another owner: another client has deleted our receipt and created its own
         was_carried_out = node.stat.version > receipt.version
         receipt.version = node.stat.version
         return was_carried_out
@@ -191,18 +189,20 @@ class ExactWriter:
         Cancellation:
             The write may have been carried out; no receipt stays.
         """
+        former: zkwire.ConnectionLostError | None = None  # of a write that a server may have carried out late
         while True:
             try:
                 if await until_answered(self._zk, lambda: self._commit(data, version)):
                     return True
+                continue
             except zkwire.TransactionError as refused:
                 # The receipt is not refused in these ways: see Receipts.commit.
-                if isinstance(refused.cause, zkwire.BadVersionError | zkwire.NoNodeError):
-                    return False
-                raise refused.cause from None
+                if not isinstance(refused.cause, zkwire.BadVersionError | zkwire.NoNodeError):
+                    raise refused.cause from None
             except zkwire.ConnectionLostError as lost:
-                if not await self._can_retry(data, version, lost):
-                    return False
+                former = lost
+            if former is None or not await self._can_retry(data, version, former):
+                return False
 
     async def _commit(self, data: bytes, version: int) -> bool:
         transaction = self._zk.transaction()

@@ -274,6 +274,7 @@ async def a_delete(stage: Scene) -> None:
     await stage.other.delete(stage.path)
 
 
+@pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize(
     ("meanwhile", "version", "found"),
     [
@@ -286,18 +287,26 @@ async def a_delete(stage: Scene) -> None:
     ],
 )
 async def test_when_the_session_is_lost_with_the_answer_the_node_itself_shows_what_happened(
-    meanwhile: Callable[[Scene], Awaitable[None]], version: int, found: bool | None
+    meanwhile: Callable[[Scene], Awaitable[None]], version: int, found: bool | None, is_late: bool
 ) -> None:
-    """Or nothing does, and then the caller is told that the write may have been carried out."""
+    """Or nothing does, and then the caller is told that the write may have been carried out.
+
+    `is_late`: only after the look at the node, as a server carries out the write that an older session has sent.
+    """
     async with scene() as stage:
         await stage.other.create("/recipe", b"before")
         with stage.server.drop_before("multi", session=stage.zk.session_id) as lost:
             refusing = stage.server.refuse_connections()
             writing = asyncio.create_task(ExactWriter(stage.zk, stage.path, acl=None).write(b"ours", version))
             await lost.until_hit()
-        await meanwhile(stage)
-        stage.server.expire(stage.zk.session_id)
-        refusing.end()
+        with stage.server.hold_replies("getData", path=stage.path, times=1) as looking:
+            for moment in (False, True):
+                if moment:
+                    stage.server.expire(stage.zk.session_id)
+                    refusing.end()
+                    await looking.until_hit()
+                if moment is is_late:
+                    await meanwhile(stage)
         result = await outcome(writing)
         if found is None:
             assert isinstance(result, ConnectionLostError)
