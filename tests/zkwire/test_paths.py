@@ -156,13 +156,8 @@ def test_a_path_beside_the_chroot_stays_as_it_is(chroot: str, name: str) -> None
 
 
 @given(st.text(name_characters, max_size=12).map(lambda text: text.rstrip("-") + "-"), int32)
-@example("lock-", 0)
-@example("lock-", 2**31 - 1)
-@example("lock-", -1)
 @example("lock-", -(10**9) + 1)
 @example("lock-", -(10**9))
-@example("lock-", -(2**31))
-@example("_c_4f2f-READ-", -(2**31) + 1)
 def test_the_number_is_read_across_the_whole_range(prefix: str, number: int) -> None:
     """Pitfall 5: numbers past 2**31 turn negative, and the minus sign is part of them."""
     assert paths.sequence(f"{prefix}{number:010d}") == number

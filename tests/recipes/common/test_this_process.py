@@ -29,8 +29,6 @@ def test_it_says_host_process_and_program(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_it_shows_no_argument(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _program(monkeypatch, "/srv/backup.py", "--password=hunter2", "hunter2") == "backup.py"
-    assert _program(monkeypatch, "-c", "hunter2") == os.path.basename(sys.executable)
-    assert _program(monkeypatch) == os.path.basename(sys.executable)
     assert _program(monkeypatch, "/site-packages/uvicorn/__main__.py", "app:hunter2") == "uvicorn"
 
 
@@ -42,7 +40,7 @@ def test_without_a_program_it_says_which_python_runs(
 ) -> None:
     """A program that embeds Python may have no executable."""
     monkeypatch.setattr(sys, "executable", executable)
-    for argv in ([], [""], ["-c"], ["-m"]):
+    for argv in ([], [""], ["-c", "hunter2"], ["-m"]):
         assert _program(monkeypatch, *argv) == name
 
 

@@ -98,6 +98,7 @@ def test_a_limit_is_a_number_of_seconds_up_to_some_thirty_years(limit: float) ->
 )
 def test_clients_of_all_versions_of_this_package_write_the_same(seconds: float, shown: str) -> None:
     """They wait in one line, and believe each other."""
+    assert PROOFS.id == "022956e9-e772-4f8f-9081-c2f62358ad4f"
     assert ticket_data.limited(seconds, proof(1), b"x\ny") == f"zkwire limit {shown} {proof(1)}\nx\ny".encode()
     assert ticket_data.shared(proof(1), b"x\ny") == f"zkwire shared {proof(1)}\nx\ny".encode()
     assert ticket_data.parse(NAME, f"zkwire limit {shown} {proof(1)}\n".encode(), 1) == TicketData(float(shown))

@@ -90,6 +90,7 @@ async def test_a_waiter_that_is_cancelled_at_the_hand_over_lets_the_next_one_own
             assert isinstance(came, asyncio.CancelledError)
         await (await last).release()
         await nothing_stays(stage)
+        assert not line_of(stage.zk, stage.path).children.tickets
 
 
 # -- reconnects and sessions ------------------------------------------------------------------------------------------

@@ -374,7 +374,7 @@ async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again() -> 
 
         patch.setattr(zk, "certain_for", lambda _: 0.0)
         patch.setattr(zk, "certify", expire)
-        async with Queue(zk, PATH).claim() as item:
+        async with Queue(zk, PATH).claim(within=0) as item:  # which does not wait for a change
             assert item == b"x"
             assert zk.session_id != former
         assert await Queue(zk, PATH).size() == 0

@@ -48,6 +48,15 @@ async def test_a_watch_that_is_dropped_in_another_thread_is_given_up_on_the_even
         await until(lambda: not stage.zk._session.requests.watches)
 
 
+async def test_a_watch_that_outlives_its_event_loop_is_dropped_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene() as stage:
+        dropped = [(await stage.zk.get_and_watch("/"))[1]]
+        monkeypatch.setattr(stage.zk._session.requests, "loop", asyncio.new_event_loop())
+        stage.zk._session.requests.loop.close()
+        dropped.clear()
+        monkeypatch.undo()
+
+
 async def test_a_watch_that_a_task_awaits_is_kept_even_if_nothing_else_refers_to_the_task() -> None:
     async with scene() as stage:
         seen: list[WatchEventType] = []
