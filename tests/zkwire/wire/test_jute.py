@@ -459,7 +459,6 @@ def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have(monke
         signal.alarm(10)
         os._exit(len(_declare(Int)(1).encode()))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
-    thread.join()
 
 
 def test_a_record_has_slots_and_takes_no_other_attribute() -> None:
