@@ -77,9 +77,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the complaint without what it quotes; exit."""
-        self.print_usage(sys.stderr)
         text = re.sub(r"(?s):? ?['\"].*", "", message)
-        self.exit(self.misused, f"{self.prog}: error: {text}; see {self.prog} --help\n")
+        with contextlib.suppress(OSError):  # some versions of argparse fail when nobody reads the standard error
+            self.print_usage(sys.stderr)
+            print(f"{self.prog}: error: {text}; see {self.prog} --help", file=sys.stderr)
+        self.exit(self.misused)
 
     def understand(self, given: Sequence[str]) -> argparse.Namespace:
         """Return the options that were given, before or after the name of the command."""
