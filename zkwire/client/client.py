@@ -123,7 +123,8 @@ class Client(Reading, Trees, SessionView, Administration):
             ConnectionLostError: If the answer was lost.  With `recover` only if the node was not created: then
                 `maybe_applied` is False; or if that cannot be found out, for example because several creates of this
                 client for the path were lost together and not all of them were carried out.  Then, and without
-                `recover`, `maybe_applied` is True and the caller has to find out.
+                `recover`, `maybe_applied` is True and the caller has to find out.  Of creates of one path that is not
+                sequential, an ephemeral node is removed first, and `maybe_applied` is False once it is gone.
             ServerError: With `recover`, also if the server refuses to show whether the node was created; its hint says
                 that it may have been.
 
@@ -131,7 +132,7 @@ class Client(Reading, Trees, SessionView, Administration):
             An ephemeral node that was created anyway is removed, and with `protected` or `recover` any node, also in
             the session after an expired one; if the client ends before, a warning is logged.  Without them a node of
             another kind stays: nothing would show that it is still the same one, and without the data of another
-            client.  With `recover` the node stays if another create of the path has just raised in doubt (see above).
+            client.  With `recover` the node stays if another create of the path has just raised with `maybe_applied`.
             Before an ephemeral node is deleted, its owner and its transaction are read.  In between, for one round
             trip, another client could put a node of its own in its place: that one is deleted.  This client cannot.
 

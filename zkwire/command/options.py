@@ -78,7 +78,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the complaint without what it quotes; exit."""
         text = re.sub(r"(?s):? ?['\"].*", "", message)
-        with contextlib.suppress(OSError):  # some versions of argparse fail when nobody reads the standard error
+        with contextlib.suppress(OSError):  # argparse may fail when the standard error has no reader
             self.print_usage(sys.stderr)
             print(f"{self.prog}: error: {text}; see {self.prog} --help", file=sys.stderr)
         self.exit(self.misused)

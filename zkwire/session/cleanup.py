@@ -292,12 +292,29 @@ class _Search:
                 made[create] = stat, path
         has_rivals = any(create.has_created(stat) for create in creates for stat, _ in nodes)
         if has_rivals and any(create.has_caller for create in (*creates, *made)):
-            for create in (*creates, *made):
-                self._not_found(create, "several creates of this path were lost, and not all of them were carried out")
+            self._fail_in_doubt([*creates, *made], *nodes[0])
             creates.clear()
         else:
             for create, (stat, path) in made.items():
                 self._found(create, path, stat)
+
+    def _fail_in_doubt(self, creates: Sequence[LostCreate], stat: Stat, path: str) -> None:
+        """Fail `creates`; one of them has made the node at `path`, and it is not known which.
+
+        An ephemeral node without a number is removed before: no caller has it, and it would keep every later create of
+        the path away for as long as the session lives.
+        """
+
+        def fail(refusal: str | None) -> None:
+            for create in creates:
+                self._not_found(create, refusal)
+
+        why, under_way = "several creates of it were lost, and not all carried out", self._cleanup.deletes.under_way
+        if self._is_numbered or stat.ephemeral_owner != self._cleanup.requests.session_id:
+            fail(why)
+        else:
+            delete = GuaranteedDelete(self._cleanup.deletes, path, stat.czxid, owner=stat.ephemeral_owner)
+            delete.start().add_done_callback(lambda _: fail(why if delete in under_way else None))
 
     def _found(self, create: LostCreate, path: str, stat: Stat) -> None:
         if create.has_caller:
@@ -310,7 +327,7 @@ class _Search:
 
     def _not_found(self, create: LostCreate, refusal: ZooKeeperError | str | None) -> None:
         """Settle a create without a node; `refusal` says why there may be one."""
-        path = create.request.path
+        request, path = create.request, create.request.path
         if not create.has_caller:
             if refusal is not None:
                 _log.warning("cannot look for the node that a cancelled create of %s left: %s", path, refusal)
@@ -322,8 +339,7 @@ class _Search:
         else:
             outcome = "it was not carried out" if refusal is None else f"{_HINT}: {refusal}"
             why = f"the connection broke before the answer came; {outcome}"
-            operation = create.request.operation
-            lost = ConnectionLostError(why, maybe_applied=refusal is not None, operation=operation, path=path)
+            lost = ConnectionLostError(why, maybe_applied=refusal is not None, operation=request.operation, path=path)
             self._cleanup.requests.fail_call(create.call, lost)
 
     def _name(self, path: str) -> str:

@@ -162,8 +162,7 @@ def _complete_declared(cls: type[Any]) -> None:
 
 def first_field(cls: type[Record]) -> tuple[str, object]:
     """Return the name of the first field and its codec; two empty values for a record without fields."""
-    codecs = _complete(cls).__dict__["_codecs"]
-    return codecs[0] if codecs else ("", None)
+    return next(iter(_complete(cls).__dict__["_codecs"]), ("", None))
 
 
 def _repr(self: Any) -> str:

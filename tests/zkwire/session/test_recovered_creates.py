@@ -220,6 +220,16 @@ async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_th
 
 
 @in_virtual_time
+async def test_an_ephemeral_node_of_which_create_is_unknown_is_removed_before_they_are_repeated() -> None:
+    async with a_client() as (server, zk):
+        tasks = await lose(server, *(zk.create("/n", ephemeral=True, recover=True) for _ in range(2)))
+        tasks[0].cancel()
+        with pytest.raises(ConnectionLostError, match="it was not carried out"):
+            await tasks[1]
+        assert await zk.create("/n") == "/n"
+
+
+@in_virtual_time
 async def test_a_list_that_the_client_cannot_take_ends_the_search() -> None:
     """Each answer to the search breaks the connection, and with it all other calls."""
     async with a_client(reply_limit=20_000) as (server, zk):
