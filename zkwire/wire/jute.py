@@ -28,11 +28,9 @@ GetDataReply, which is a Buffer and a Stat, the generated decoder is in essence
 
 from __future__ import annotations
 
-import os
 import struct
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from inspect import get_annotations
 from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
 
@@ -42,12 +40,6 @@ from zkwire.wire import primitives
 _Codec: TypeAlias = primitives.Fixed | primitives.Variable | type[Any]
 
 _T = TypeVar("_T")
-
-# Held while a class gets its methods.  Reentrant: the classes of a record's fields are completed meanwhile.  No fork
-# comes in between: a child would wait for ever for a thread that it does not have.
-_lock = threading.RLock()
-if hasattr(os, "register_at_fork"):  # not on Windows
-    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class _FieldsOnFirstUse:
@@ -114,23 +106,25 @@ def frozen_record(cls: type[_T]) -> type[_T]:
 def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
     """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`.
 
-    A frozen class is completed at once: what an interrupt leaves half frozen cannot be frozen again.
+    A frozen class is completed at once: `dataclass` refuses to freeze a class twice, as two threads might ask it to.
     """
     attributes = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     attributes["__slots__"] = tuple(get_annotations(cls))
     attributes |= {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
+    attributes.setdefault("__repr__", _repr)
     made: Any = type(cls.__name__, cls.__bases__, attributes)
     if frozen:
-        _complete(made)
+        _complete(dataclass(frozen=True, repr=False)(made))
     return made  # type: ignore[no-any-return]
 
 
 def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[Record]:
     """Make a class that `@record` has declared a dataclass, generate its encoder and decoder, and return the class.
 
-    Records are shared by the event loops of all threads, so one thread at a time completes classes: `dataclass` goes
-    through the dictionary of the class, which must not change meanwhile.  `_codecs`, which says that all is there,
-    comes last.
+    Records are shared by the event loops of all threads.  Two threads may do this to one class at the same time: each
+    then gives it methods that do the same.  They come from a dataclass that each thread makes for itself, because
+    `dataclass` goes through the dictionary of its class, which must not change meanwhile.  `_codecs`, which says that
+    all is there, comes last.
 
     Args:
         used: The class, or a plain subclass of it.
@@ -142,22 +136,20 @@ def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[R
     cls: type[Any] | None = next((base for base in used.__mro__ if "_is_frozen" in base.__dict__), None)
     if cls is None:
         raise misuse(f"{used.__name__} is not declared with @record")
-    with _lock:
-        if "_codecs" not in cls.__dict__:
-            _complete_declared(cls)
-    return cls
-
-
-def _complete_declared(cls: type[Any]) -> None:
+    if "_codecs" in cls.__dict__:
+        return cls
     hints = get_type_hints(cls, include_extras=True)
-    codecs = [(name, _codec(f"{cls.__name__}.{name}", hints[name])) for name in _field_names(cls)]
-    cls._shown = [name for name in _field_names(cls) if hints[name] != primitives.Secret]
-    if "__repr__" not in cls.__dict__:
-        cls.__repr__ = _repr  # type: ignore[assignment]
-    dataclass(frozen=cls._is_frozen, repr=False)(cls)
+    fields = [(name, hints[name]) for name in _field_names(cls)]
+    codecs = [(name, _codec(f"{cls.__name__}.{name}", declared)) for name, declared in fields]
+    cls._shown = [name for name, declared in fields if declared != primitives.Secret]
+    twin = make_dataclass(cls.__name__, fields, namespace={"__doc__": cls.__name__, "__slots__": ()}, repr=False)
+    for name in sorted(vars(twin)):  # so __eq__ is there before __init__, which makes what it compares
+        if name not in vars(cls):
+            setattr(cls, name, vars(twin)[name])
     cls.encode = _make_encoder(cls.__name__, codecs)
     cls.decode = staticmethod(_make_decoder(cls, codecs))
     cls._codecs = codecs
+    return cls
 
 
 def first_field(cls: type[Record]) -> tuple[str, object]:

@@ -209,13 +209,13 @@ def test_the_answer_comes_when_the_command_of_an_inner_supervisor_has_ended(hold
     """Of a zklock that the command has started; it ends within the grace of the outer one, and is of another group."""
     found = tmp_path / "found"
     code = f"""
-import json, time
+import json, signal
 from recipes.command import kernel, supervisor
 orders, _ = supervisor.start()
 command = ["sh", "-c", "trap '' TERM; echo $$ > {found}; (while :; do sleep 0.01; done); true"]
 order = {{"run": command, "env": {{}}, "until": kernel.now() + 600, "grace": 60}}
 orders.sendall(json.dumps(order).encode() + b"\\n")
-time.sleep(1000)
+signal.pause()
 """
     (tmp_path / "inner.py").write_text(code)
     holder.run(f"{sys.executable} {tmp_path / 'inner.py'}; true", grace=0.3)

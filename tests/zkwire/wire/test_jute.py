@@ -2,13 +2,10 @@
 
 import copy
 import dataclasses
-import os
 import pickle
-import signal
 import struct
 import sys
 import threading
-import time
 import tracemalloc
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zkwire.wire import jute, multi, primitives, records, requests
+from zkwire.wire import multi, primitives, records, requests
 from zkwire.wire.jute import Record, frozen_record, record
 from zkwire.wire.primitives import (
     Boolean,
@@ -440,25 +437,6 @@ def test_threads_may_use_a_record_first_at_the_same_time(request: pytest.Fixture
 
         with ThreadPoolExecutor(4) as threads:
             assert all(threads.map(use, range(4)))
-
-
-def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, generate = threading.Event(), jute._generate
-
-    def slow(*given: Any) -> Any:
-        begun.set()
-        time.sleep(0.05)  # meanwhile the main thread forks
-        return generate(*given)
-
-    monkeypatch.setattr(jute, "_generate", slow)
-    thread = threading.Thread(target=_declare(Int), args=(1,))
-    thread.start()
-    begun.wait()
-    child = os.fork()
-    if not child:
-        signal.alarm(10)
-        os._exit(len(_declare(Int)(1).encode()))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
 
 
 def test_a_record_has_slots_and_takes_no_other_attribute() -> None:
