@@ -169,12 +169,16 @@ class Cleanup:
             for search in self.searches.values():
                 search.spare_from(zxid)
 
-    def dismiss(self) -> list[Call]:
-        """Stop everything, because the session is over; return the calls of the lost creates."""
+    def dismiss(self, in_flight: Iterable[Call]) -> list[Call]:
+        """Stop everything, because the session is over; return the calls of the lost creates.
+
+        What calls that are still `in_flight` have made outlives the session likewise.
+        """
         for task in self.search_tasks:
             task.cancel()
         lost = [create for search in self.searches.values() for creates in search.lost.values() for create in creates]
-        self._lasting_creates = [create for create in lost if not (create.has_caller or _is_ephemeral(create.request))]
+        made = [*lost, *(LostCreate(each, call, 0, 0) for call in in_flight for each in traced_creates(call.request))]
+        self._lasting_creates = [create for create in made if not (create.has_caller or _is_ephemeral(create.request))]
         self._lasting_deletes = self.deletes.dismiss()
         self.searches.clear()
         return [create.call for create in lost]

@@ -93,8 +93,9 @@ class GuaranteedDeletes:
         self.under_way.add(delete)
         try:
             self.requests.send_at_once(call)
-        except SessionError:
-            self.finished(delete)
+        except SessionError:  # the client is closing: `dismiss` returns what outlives it
+            if delete.owner is not None:
+                self.finished(delete)
 
     def finished(self, delete: GuaranteedDelete) -> None:
         """Record that nothing more is to be done for `delete`."""

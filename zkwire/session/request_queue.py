@@ -362,12 +362,13 @@ class RequestQueue:
 
     def take_all(self) -> list[Call]:
         """Return every call, waiting and in flight, and keep none; let the link and the clean-up go."""
-        calls = [*self.cleanup.dismiss(), *self.unsent]
+        link, self.link = self.link, None
+        in_flight = () if link is None else link.connection.calls
+        calls = [*self.cleanup.dismiss(in_flight), *self.unsent, *in_flight]
         if self.refusal is not None:
             self.cleanup.give_up()
         self.unsent.clear()
-        link, self.link = self.link, None
-        return calls if link is None else [*calls, *link.connection.calls]
+        return calls
 
     def fail(self, calls: Iterable[Call], error: SessionError) -> None:
         """Fail `calls`, each with a fresh copy of `error`."""

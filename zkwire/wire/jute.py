@@ -110,8 +110,7 @@ def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
     """
     attributes = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     attributes["__slots__"] = tuple(get_annotations(cls))
-    attributes |= {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
-    attributes.setdefault("__repr__", _repr)
+    attributes = {"__repr__": _repr} | attributes | {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
     made: Any = type(cls.__name__, cls.__bases__, attributes)
     if frozen:
         _complete(dataclass(frozen=True, repr=False)(made))

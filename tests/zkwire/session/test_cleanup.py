@@ -36,6 +36,23 @@ async def test_a_removal_spares_the_next_node_at_its_path(is_carried_out: bool) 
             assert there is None
 
 
+@pytest.mark.parametrize("how", ["answered", "silent", "dropped"])
+async def test_a_node_that_a_closing_client_may_leave_is_logged(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as stage:
+        with stage.server.hold_replies("create", session=stage.zk.session_id) as held:
+            creating = asyncio.ensure_future(stage.zk.create("/x", protected=True))
+            await held.until_hit()
+            creating.cancel()
+            closing = asyncio.ensure_future(stage.zk.close(within=0.0 if how == "silent" else None))
+            if how == "silent":
+                await closing
+            if how == "dropped":
+                stage.server.drop(stage.zk.session_id)
+        await closing
+        (left,) = set(await stage.other.get_children("/")) - {"zookeeper"}
+    assert f"the node that a cancelled create of /{left} left" in caplog.text
+
+
 async def test_a_repeated_removal_comes_ahead_of_the_calls_that_wait() -> None:
     async with scene() as stage, zkwire.connect(stage.server.hosts, max_in_flight=1) as zk:
         await zk.create("/a")
