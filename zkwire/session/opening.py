@@ -21,6 +21,8 @@ from zkwire.session.transport import Link
 _NEXT_ADDRESS_AFTER: Final = 0.1
 # Seconds to wait for the resolver if it has answered before; then the last answer is used.
 _LAST_ANSWER_AFTER: Final = 0.1
+# Seconds after which a question to the resolver counts as hung: one that tries dead name servers may need as long.
+_HUNG_AFTER: Final = 30.0
 
 _ANSWER_WITHIN: Final = 1.0  # seconds, for the two questions below
 _WORD: Final = b"srvr"  # a server answers it with text, even where it is not allowed
@@ -63,12 +65,11 @@ def unfit(failure: Exception) -> UnfitError | None:
     """Return what is wrong with a server if `failure`, of an attempt to connect, is final; None if it may pass."""
     if isinstance(failure, UnfitError):
         return failure
+    wrong = None
     if isinstance(failure, ssl.SSLCertVerificationError):
         wrong = _of_certificate(failure)
     elif type(failure) is ssl.SSLError:  # its other subclasses are for connections that were closed
         wrong = _of_tls(failure)
-    else:
-        return None
     if wrong is None:
         return None
     error = UnfitError(wrong)
@@ -108,8 +109,11 @@ class Opener:
         link = await opener(make, host, port)
 
     A name is resolved again at each attempt, since a server may move to another address.  A resolver that fails, or is
-    slow, does not keep the client from the addresses that it knew before.  A name may have several addresses, and
-    some may not answer: each attempt begins with another one, and goes on to the next after a moment.
+    slow, does not keep the client from the addresses that it knew before.  A question that is not answered within 30
+    seconds may never be: then the next attempt asks again, in another thread.  Each question that hangs doubles these
+    30 seconds, so that a name is never lost, and its resolver, if it hangs for a day, costs a dozen threads.
+    A name may have several addresses, and some may not answer: each attempt begins with another one, and goes on to
+    the next after a moment.
 
     Args:
         context: For TLS; the server's certificate is checked against the host name in the connect string, if the
@@ -178,12 +182,14 @@ def opener_of(context: ssl.SSLContext | bool | None) -> Opener:
 
 
 class _Name:
-    """A host's name, its last known addresses, and at most one question to the resolver."""
+    """A host's name, its last known addresses, and its questions to the resolver: all but the last one hang."""
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._known: list[_Info] = []
         self._asked: asyncio.Future[list[_Info]] | None = None
+        self._again_at = 0.0
+        self._threads: list[threading.Thread] = []
         self._turns = itertools.count()
 
     async def addresses(self) -> list[_Info]:
@@ -200,39 +206,37 @@ class _Name:
         return self._known[first:] + self._known[:first]
 
     def _ask(self) -> asyncio.Future[list[_Info]]:
-        """Return the future of the resolver's answer; ask if no answer is awaited yet."""
-        loop = asyncio.get_running_loop()
-        if self._asked is None or self._asked.get_loop() is not loop:
-            self._asked = loop.create_future()
-            self._asked.add_done_callback(self._answered)
+        """Return the future of the resolver's answer; ask if no answer is awaited yet, or one is for too long."""
+        loop, asked = asyncio.get_running_loop(), self._asked
+        if asked is None or asked.done() or asked.get_loop() is not loop or loop.time() >= self._again_at:
+            self._threads = [each for each in self._threads if each.is_alive()]
+            self._again_at = loop.time() + _HUNG_AFTER * 2 ** len(self._threads)
+            asked = self._asked = loop.create_future()
+            asked.add_done_callback(self._answered)
             # A thread of its own, and not one of the event loop's pool: a resolver that hangs would in time take all
             # of them, and `asyncio.run` waits for the pool at its end.
-            resolving = threading.Thread(target=_resolve, args=(self._host, self._asked), daemon=True)
+            resolving = threading.Thread(target=_resolve, args=(self._host, asked), daemon=True)
             try:
                 resolving.start()
             except RuntimeError as error:  # the process has too many threads: a later attempt may succeed
-                self._asked.set_exception(OSError(f"no thread can be started to resolve {self._host!r}: {error}"))
-        return self._asked
+                asked.set_exception(OSError(f"no thread can be started to resolve {self._host!r}: {error}"))
+            self._threads.append(resolving)
+        return asked
 
     def _answered(self, asked: asyncio.Future[list[_Info]]) -> None:
-        self._asked = None
         if asked.exception() is None:
             self._known = asked.result()
 
 
 def _resolve(host: str, answer: asyncio.Future[list[_Info]]) -> None:
     """Ask the resolver and settle `answer`, by an OSError if there is no address; runs in a thread."""
-    settle: Callable[[Any], None] = answer.set_exception
     outcome: Any
     try:
-        if outcome := list(dict.fromkeys(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM))):
-            settle = answer.set_result
-        else:
-            outcome = OSError(f"the resolver has no address for {host!r}")
-    except OSError as error:
-        outcome = error
-    except BaseException as error:  # noqa: BLE001  # of a codec, or a library: the next question may succeed
-        outcome = OSError(f"the resolver fails for {host!r}: {error!r}")
+        found = list(dict.fromkeys(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)))
+        outcome = found or OSError(f"the resolver has no address for {host!r}")
+    except BaseException as error:  # noqa: BLE001  # also of a codec, or a library: the next question may succeed
+        outcome = error if isinstance(error, OSError) else OSError(f"the resolver fails for {host!r}: {error!r}")
+    settle: Callable[[Any], None] = answer.set_result if isinstance(outcome, list) else answer.set_exception
     with contextlib.suppress(RuntimeError):  # the event loop was closed meanwhile
         answer.get_loop().call_soon_threadsafe(settle, outcome)
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import math
-import random
 import uuid
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,24 +37,14 @@ async def test_a_transaction_of_a_session_that_is_over_is_not_sent_in_the_next()
         assert await stage.other.exists("/a") is None
 
 
-class Fixed(random.Random):
-    """Randomness whose bits are all 0, or all 1."""
-
-    def __init__(self, *, ones: bool) -> None:
-        super().__init__()
-        self._ones = ones
-
-    def getrandbits(self, k: int) -> int:
-        return (1 << k) - 1 if self._ones else 0
-
-
 @pytest.mark.parametrize(
     ("ones", "shown"),
     [(True, "ffffffff-ffff-4fff-bfff-ffffffffffff"), (False, "00000000-0000-4000-8000-000000000000")],
 )
 async def test_a_unique_id_is_a_random_uuid_of_version_4(ones: bool, shown: str) -> None:
     async with scene() as stage:
-        zk = zkwire.Client(stage.zk._session, "", Fixed(ones=ones), 0)
+        rng: Any = SimpleNamespace(getrandbits=lambda count: (1 << count) - 1 if ones else 0)
+        zk = zkwire.Client(stage.zk._session, "", rng, 0)
         assert zk.unique_id() == shown
         assert uuid.UUID(shown).version == 4
         assert uuid.UUID(shown).variant == uuid.RFC_4122

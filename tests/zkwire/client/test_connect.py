@@ -86,12 +86,13 @@ async def test_with_a_small_request_limit_reads_trees_and_watches_are_sent_in_mo
 
 
 async def test_a_reply_above_the_reply_limit_fails_the_read_that_asked_for_it() -> None:
-    async with scene() as stage, zkwire.connect(stage.server.hosts, reply_limit=10_000) as zk:
-        await stage.other.create("/a", bytes(9_000))
-        await stage.other.create("/b", bytes(10_000))
+    async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app", reply_limit=10_000) as zk:
+        await zk.create("/a", bytes(9_000), make_parents=True)
+        await zk.create("/b", bytes(10_000))
         assert len((await zk.get("/a")).data) == 9_000
-        with pytest.raises(zkwire.ProtocolError, match=r"getData /b: .*10000 are accepted.*`reply_limit`"):
+        with pytest.raises(zkwire.ProtocolError, match=r"getData /b: .*10000 are accepted.*`reply_limit`") as failed:
             await zk.get("/b")
+        assert failed.value.path == "/b"
         assert len((await zk.get("/a")).data) == 9_000
 
 

@@ -8,21 +8,10 @@ import pytest
 
 import zkwire
 from zkwire import Stat, Transaction
+from zkwire.wire import requests as wire
 from zkwire.wire.jute import Record
 from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 from zkwire.wire.records import OPEN_ACL
-from zkwire.wire.requests import (
-    CheckVersionRequest,
-    Create2Reply,
-    Create2Request,
-    CreateFlags,
-    CreateReply,
-    CreateRequest,
-    DeleteRequest,
-    Nothing,
-    SetDataRequest,
-    StatReply,
-)
 
 STAT = Stat(1, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)  # the smallest zxid that a node can have
 EMPTY = Stat(*[0] * 11)
@@ -51,9 +40,9 @@ def _answered(*results: Record, error: Exception | None = None) -> tuple[Transac
 @pytest.mark.parametrize(
     ("reply", "result"),
     [
-        (Create2Reply("/app/a", STAT), ("/a", STAT)),
-        (Create2Reply("/app/a", EMPTY), ("/a", None)),
-        (CreateReply("/app/a"), ("/a", None)),
+        (wire.Create2Reply("/app/a", STAT), ("/a", STAT)),
+        (wire.Create2Reply("/app/a", EMPTY), ("/a", None)),
+        (wire.CreateReply("/app/a"), ("/a", None)),
     ],
     ids=["valid", "empty", "none"],
 )
@@ -66,9 +55,9 @@ async def test_the_stat_of_a_create_is_none_where_the_server_sends_no_valid_one(
 
 
 async def test_operations_are_sent_as_they_were_added_and_each_result_is_of_its_kind() -> None:
-    created, stat = CreateReply("/app/a"), StatReply(STAT)
-    done = Nothing()
-    transaction, requests = _answered(created, Create2Reply("/app/b", STAT), stat, stat, done, done, done, done)
+    created, stat = wire.CreateReply("/app/a"), wire.StatReply(STAT)
+    done = wire.Nothing()
+    transaction, requests = _answered(created, wire.Create2Reply("/app/b", STAT), stat, stat, done, done, done, done)
     transaction.create("/a")
     transaction.create_and_stat("/b", b"1", ephemeral=True)
     transaction.set("/a", b"2")
@@ -84,14 +73,14 @@ async def test_operations_are_sent_as_they_were_added_and_each_result_is_of_its_
     assert transaction.results == results
     (request,) = requests
     assert request.operations == [
-        CreateRequest("/app/a", b"", OPEN_ACL, CreateFlags(0)),
-        Create2Request("/app/b", b"1", OPEN_ACL, CreateFlags.EPHEMERAL),
-        SetDataRequest("/app/a", b"2", -1),
-        SetDataRequest("/app/a", b"3", 5),
-        DeleteRequest("/app/c", -1),
-        DeleteRequest("/app/d", 6),
-        CheckVersionRequest("/app/e", -1),
-        CheckVersionRequest("/app/f", 7),
+        wire.CreateRequest("/app/a", b"", OPEN_ACL, wire.CreateFlags(0)),
+        wire.Create2Request("/app/b", b"1", OPEN_ACL, wire.CreateFlags.EPHEMERAL),
+        wire.SetDataRequest("/app/a", b"2", -1),
+        wire.SetDataRequest("/app/a", b"3", 5),
+        wire.DeleteRequest("/app/c", -1),
+        wire.DeleteRequest("/app/d", 6),
+        wire.CheckVersionRequest("/app/e", -1),
+        wire.CheckVersionRequest("/app/f", 7),
     ]
 
 
@@ -113,7 +102,7 @@ async def test_a_refused_transaction_names_the_operation_and_the_error_of_each()
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 async def test_an_answer_with_another_number_of_results_breaks_the_protocol(count: int) -> None:
-    transaction, _ = _answered(*[Nothing()] * count)
+    transaction, _ = _answered(*[wire.Nothing()] * count)
     transaction.delete("/a")
     transaction.delete("/b")
     with pytest.raises(zkwire.ProtocolError, match=f"^{count} results for 2 operations"):
