@@ -72,12 +72,17 @@ class BackgroundBlock:
         self._described = described
         self._loop: asyncio.AbstractEventLoop | None = None
         self._background: BackgroundTask | None = None
+        self._is_entered = False  # from the beginning of `_begin` to the end of `_end`
 
     async def __aenter__(self) -> Self:
         self._check_loop()
-        if self._background is not None:
+        if self._is_entered:
             raise RuntimeError(f"{self._described} has been entered already")
-        self._background = BackgroundTask(await self._begin())
+        self._is_entered = True
+        try:
+            self._background = BackgroundTask(await self._begin())
+        finally:
+            self._is_entered = self._background is not None
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc_info: object) -> None:
@@ -88,7 +93,10 @@ class BackgroundBlock:
         try:
             await background.leave(kind)
         finally:
-            await self._end()
+            try:
+                await self._end()
+            finally:
+                self._is_entered = False
 
     def _check_loop(self) -> None:
         self._loop = same_loop(self._loop, self._described)

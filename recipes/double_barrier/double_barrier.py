@@ -114,6 +114,8 @@ class DoubleBarrier:
         Raises:
             TimeoutError: if the others did not leave in time; this member has left anyway, and they do not wait for it.
             RuntimeError: if it has not entered.
+            NoAuthError: if this client may not delete its node: that stays until the session ends, and until then the
+                first member of the round, and all that come for a later round, wait.
 
         Cancellation:
             This member has left.
@@ -126,7 +128,11 @@ class DoubleBarrier:
         entered, self._round = self._round, None
         if entered is None:
             raise RuntimeError(f"this member of {self.path} has not entered")
-        await self._do(partial(self._leave, entered), within, f"the other members did not leave {self.path}")
+        try:
+            await self._do(partial(self._leave, entered), within, f"the other members did not leave {self.path}")
+        except zkwire.NoAuthError as error:
+            error.hint = f"leaving needs READ and DELETE on {self.path}: its node stays until its session ends"
+            raise
 
     async def _do(self, work: Callable[[Bound], Awaitable[T]], within: float | None, what: str) -> T:
         """Return the result of `work`, within its bound; if it fails, no node of ours stays."""
@@ -318,7 +324,7 @@ class DoubleBarrier:
             elif isinstance(error.cause, zkwire.NoNodeError | zkwire.NodeExistsError | zkwire.BadVersionError):
                 await self._zk.sync(self.path)  # our server may lag behind the leader, which has refused this
             else:
-                raise
+                raise error.cause from None
             return False
         return True
 
@@ -332,8 +338,9 @@ class DoubleBarrier:
             if other is not None:
                 bound.must_wait()
                 with WatchSet() as watches:
-                    if self._own != present[0]:  # otherwise it is to be the last
-                        self._zk.discard(self._own_path)
+                    if self._own in present[1:]:  # the first one is to be the last
+                        with contextlib.suppress(zkwire.NoNodeError):
+                            await self._zk.delete(self._own_path)
                     if await self._are_members([other], watches):
                         await watches.next()
             elif self._own not in present:

@@ -164,9 +164,8 @@ class WaitingTicket:
         try:
             await self._rules.leave_out(self._zk, position)
             for _ in range(_LOOKS_AGAIN):
-                if position.is_free or min(position.before) < position.name:
-                    break
-                await self._look_again()
+                if not position.is_free and position.name < min(position.before):
+                    await self._look_again()
             if self.is_first and not self.owns and not self.is_lost:
                 await certify(self._zk)
                 await self._look_again()  # that may have taken long, and nothing has watched the node

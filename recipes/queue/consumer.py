@@ -199,7 +199,7 @@ class Consumer:
                 undoing = self._nodes.in_background(self._undo_removal(committing, name, data))
                 # A caller that cancels often closes the client next.  The item would be lost, so put it back first,
                 # even if the caller cancels again.
-                await self._nodes.wait_while_connected(undoing)
+                await self._nodes.wait_to_leave(undoing)
             raise
 
     async def _committed(self, transaction: Transaction) -> bool:
@@ -302,15 +302,12 @@ class Consumer:
         reads = read(self._zk, GetData(entry), GetData(path))
         outcomes: list[Any] = await asyncio.gather(transaction.commit(), reads, return_exceptions=True)
         committed, answers = outcomes
-        was_lost = isinstance(committed, zkwire.ConnectionLostError)
-        if isinstance(committed, BaseException) and not was_lost:
-            raise committed
-        if was_lost or isinstance(answers, zkwire.ProtocolError):
-            # The claim alone: an item that is too large for an answer breaks the connection of all reads with it.
+        if isinstance(committed, zkwire.ConnectionLostError):
             (claim,) = await read_synced(self._zk, self._nodes.path, GetData(path))
             return await self._answer(name), claim
-        if isinstance(answers, BaseException):
-            raise answers
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
         item, claim = answers
         return item, claim
 

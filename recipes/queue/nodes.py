@@ -26,7 +26,8 @@ from typing import Any, Final, TypeVar
 
 import zkwire
 from recipes.common.retrying import read_after_loss, result, until_answered
-from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, SessionState, join_path
+from recipes.common.waiting import LEAVES_WITHIN
+from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, join_path
 
 T = TypeVar("T")
 
@@ -116,24 +117,18 @@ class Nodes:
         if error is not None and not isinstance(error, zkwire.ZooKeeperError):
             task.get_loop().call_exception_handler({"message": "a defect", "exception": error, "task": task})
 
-    async def wait_while_connected(self, work: asyncio.Task[Any]) -> None:
-        """Return when `work` is done, or when the client has no connection that `work` could use.
+    async def wait_to_leave(self, work: asyncio.Task[Any]) -> None:
+        """Return when `work` is done, or after LEAVES_WITHIN; then `work` goes on.
 
         Cancellation:
             Does not end the wait, and is not raised.  A caller that was cancelled already uses this to finish its work,
             and raises CancelledError afterwards.
         """
-        losing = self.in_background(self._connection_lost())
-        while not (work.done() or losing.done()):
+        leaving = self.in_background(asyncio.sleep(LEAVES_WITHIN))
+        while not (work.done() or leaving.done()):
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.wait([work, losing], return_when=asyncio.FIRST_COMPLETED)
-        losing.cancel()
-
-    async def _connection_lost(self) -> None:
-        async with contextlib.aclosing(self.zk.states()) as states:
-            async for state in states:
-                if state is not SessionState.CONNECTED:
-                    return
+                await asyncio.wait([work, leaving], return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
 
 
 def child_names(answer: object) -> list[str] | None:

@@ -156,11 +156,11 @@ class Queue:
             SessionExpiredError: if the client does not renew its session.
 
         Cancellation:
-            An item that was taken is put back in its place; a bounded queue may then have one item too many.  While the
-            client is connected, the call ends when the item is back, also if it is cancelled once more.  If the server
-            refuses to have it back, as without the permission CREATE, the `get` of this object that is called next
-            returns it, which is logged; one that waits already does not.  It is lost if there is no such call, or if
-            the session ends while it is put back.
+            An item that was taken is put back in its place; a bounded queue may then have one item too many.  The
+            call ends when the item is back, or after a second, also if it is cancelled once more; the client then goes
+            on to put it back.  If the server refuses to have it back, as without the permission CREATE, the `get` of
+            this object that is called next returns it, which is logged; one that waits already does not.  It is lost if
+            there is no such call, or if the session ends, or the client is closed, while it is put back.
 
         Order:
             A consumer that finds an item when it comes takes it, before the waiting ones, which are served in the order

@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import zkwire
 from recipes.common.numbers import next_number
 from recipes.common.retrying import read
 from recipes.common.single_flight import SingleFlight
@@ -97,14 +96,7 @@ class View:
             GetChildrenAndStat(self._nodes.entries, into=watches),
             GetChildren(self._nodes.taken, into=taken_watches),
         ]
-        try:
-            entries, taken, *items = await read(self._zk, *lists, *(GetData(self._nodes.entry(name)) for name in ahead))
-        except zkwire.ProtocolError:
-            if not ahead:
-                raise
-            # One of the items may be too large for an answer.
-            await self._list(being_taken, (), watches, taken_watches)
-            return
+        entries, taken, *items = await read(self._zk, *lists, *(GetData(self._nodes.entry(name)) for name in ahead))
         names, taken_names = child_names(entries), child_names(taken)
         self.has_nodes = names is not None
         self._listed = names or (), taken_names or ()

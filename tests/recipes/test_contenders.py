@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Contender, Election, Lock, MultiLock, Queue, ReadWriteLock, Semaphore, TimedLock, TryLock
+from recipes import Contender, Election, Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock, TryLock
 from recipes.common.this_process import describe
 from recipes.line.locking import Locking
 from tests.support.everywhere import scene
@@ -111,20 +111,6 @@ async def test_strangers_are_left_out_or_count_as_tickets(caplog: pytest.LogCapt
         assert (waiter.path, waiter.data, waiter.owns) == (ticket, b"data", False)
         assert re.search(r"no-ticket.* is not ephemeral", caplog.text)
         assert re.search(r"x-0000000001 .*must not be read", caplog.text)
-
-
-async def test_the_claims_of_a_queue() -> None:
-    async with two_clients() as (zk, other):
-        queue = Queue(zk, P)
-        assert await queue.claims() == []
-        await queue.put_many([b"one", b"two", b"three"])
-        async with queue.claim() as first, Queue(other, P).claim() as second:
-            mine, theirs = sorted(await queue.claims(), key=lambda each: not each.is_mine)
-            assert [(each.path, each.data, each.token) for each in (mine, theirs)] == [
-                (item.entry, item.data, item.token) for item in (first, second)
-            ]
-            assert (theirs.session, theirs.is_mine, theirs.owns) == (hex(other.session_id), False, True)
-        assert await queue.claims() == []
 
 
 # -- the message of a TimeoutError ----------------------------------------------------------------------------------

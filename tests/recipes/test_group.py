@@ -37,27 +37,6 @@ async def test_members_join_change_and_leave(zookeeper: RealServer, path: str) -
         await until_watches(zookeeper, 0)
 
 
-@pytest.mark.parametrize("data", [b"refused", b"x" * 2**21])
-async def test_data_that_was_refused_is_not_used_when_the_node_is_put_back(data: bytes) -> None:
-    """Pitfall 80."""
-    async with scene() as stage:
-        member = await Group(stage.zk, "/g").join("one", b"1")
-        await until_armed(1, stage.zk)
-        await member.set(b"2")
-        with (
-            stage.server.answering("setData", zkwire.NoAuthError, path="/g/one"),
-            pytest.raises((zkwire.NoAuthError, ValueError)),
-        ):
-            await member.set(data)
-        stage.server.expire(stage.zk.session_id)
-
-        async def is_back() -> bool:
-            return await Group(stage.other, "/g").members() == {"one": b"2"}
-
-        await until(is_back)
-        await member.leave()
-
-
 async def test_the_stream_gives_each_change(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
         group, other = Group(zk, path), Group(zk2, path)

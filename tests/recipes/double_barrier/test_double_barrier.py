@@ -301,6 +301,17 @@ async def test_a_round_of_the_first_member_and_of_the_last_one_request_by_reques
         await until_watches(each_server, 0)
 
 
+async def test_a_member_that_must_not_delete_its_node_gets_an_error_when_it_leaves() -> None:
+    async with scene() as stage:
+        await stage.zk.create(stage.path, acl=[zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.DELETE, "world", "anyone")])
+        mine, theirs = await pair(stage.zk, stage.other, stage.path)
+        with pytest.raises(zkwire.NoAuthError, match=f"leaving needs READ and DELETE on {stage.path}"):
+            await theirs.leave(within=5)
+        stage.server.expire(stage.other.session_id)  # until then the first member waits for it
+        with pytest.raises(zkwire.NoAuthError, match="needs READ and DELETE"):
+            await mine.leave(within=5)
+
+
 SECRET = zkwire.digest_acl("us", "secret")
 
 
@@ -621,7 +632,10 @@ async def test_a_barrier_that_is_deleted_and_made_again_between_two_reads_can_be
 
 async def test_a_barrier_that_a_person_has_deleted_can_be_left() -> None:
     async with scene() as stage:
-        barriers = await pair(stage.zk, stage.other, stage.path)
-        await stage.other.delete_tree(stage.path)
-        await asyncio.gather(*(barrier.leave(within=5) for barrier in barriers))
+        first, last = await pair(stage.other, stage.zk, stage.path)
+        with stage.server.hold_replies("getChildren", session=stage.zk.session_id, times=1) as listing:
+            leaving = asyncio.create_task(last.leave(within=5))
+            await listing.until_hit()
+            await stage.other.delete_tree(stage.path)
+        await asyncio.gather(leaving, first.leave(within=5))
         assert await stage.other.exists(stage.path) is None

@@ -323,7 +323,8 @@ async def test_the_claims_of_a_queue_are_those_of_consumers_in_the_order_of_the_
         assert await queue.claims() == []
         await queue.put_many(numbers(6))
         await queue.put(b"urgent", 1)
-        async with theirs.claim(), queue.claim(), queue.claim(), queue.claim(), queue.claim(), theirs.claim():
+        claim = queue.claim
+        async with theirs.claim() as one, claim(), claim(), claim(), claim(), theirs.claim():
             await theirs.put(b"not claimed", 0)
             names = sorted(await other.get_children(f"{PATH}/entries"))
             _, first, second, hidden, unreadable, deleted, sixth, forged = names
@@ -333,6 +334,7 @@ async def test_the_claims_of_a_queue_are_those_of_consumers_in_the_order_of_the_
             await other.set_acl(f"{PATH}/entries/{unreadable}", no_reader)
             await other.set_acl(f"{PATH}/taken/{hidden}", no_reader)
             found = await queue.claims()
+            assert (found[0].session, found[0].token) == (hex(other.session_id), one.token)
             assert [(each.path, each.data, each.is_mine, each.owns) for each in found] == [
                 (f"{PATH}/entries/{first}", b"urgent", False, True),
                 (f"{PATH}/entries/{second}", b"0", True, True),
@@ -342,6 +344,7 @@ async def test_the_claims_of_a_queue_are_those_of_consumers_in_the_order_of_the_
             refusing = server.answering("getData", zkwire.QuotaExceededError, path=f"{PATH}/entries/{first}", times=1)
             with refusing, pytest.raises(zkwire.QuotaExceededError):
                 await queue.claims()
+        assert [each.path for each in await queue.claims()] == []
 
 
 # -- certainty --------------------------------------------------------------------------------------------------------

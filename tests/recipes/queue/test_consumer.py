@@ -156,13 +156,21 @@ async def test_a_time_limit_ends_what_is_repeated_because_it_was_not_carried_out
         assert await queue.size() == 0
 
 
+@pytest.mark.parametrize("is_taken", [False, True])
 @in_virtual_time
-async def test_a_cancelled_get_whose_take_is_refused_for_the_moment_ends() -> None:
+async def test_a_cancelled_get_ends_in_a_second_while_its_writes_are_refused_for_the_moment(is_taken: bool) -> None:
     async with a_client() as (server, zk):
         queue = Queue(zk, PATH)
         await queue.put(b"x")
         server.names()
-        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "multi" else None
+
+        def strike(wire: Wire, sent: Sent) -> int | None:
+            if sent.name == "multi" and is_taken and getting.cancelling() == 0:
+                getting.cancel()
+                return None
+            return zkwire.ThrottledError.code if sent.name == "multi" else None
+
+        server.strike = strike
         getting = asyncio.create_task(queue.get())
         await server.until("multi", 2)
         getting.cancel()

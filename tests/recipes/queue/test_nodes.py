@@ -80,7 +80,7 @@ async def test_a_list_that_is_refused_is_no_empty_queue(ask: Callable[[Queue], A
 
 
 @pytest.mark.limit(10)
-async def test_a_get_that_is_cancelled_without_a_connection_ends_at_once_and_its_item_is_put_back_later() -> None:
+async def test_a_get_that_is_cancelled_without_a_connection_ends_in_a_second_and_its_item_is_put_back_later() -> None:
     async with scene() as stage:
         await three_are_there(stage)
         with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:

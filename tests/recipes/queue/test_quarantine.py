@@ -137,10 +137,11 @@ async def test_an_item_that_is_too_large_for_an_answer_goes_aside(
     monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.001)  # each attempt breaks the connection
     async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, reply_limit=100_000) as zk:
         queue = Queue(zk, PATH)
-        await Queue(other, PATH).put_many([bytes(200_000), b"0", b"1", bytes(200_000), b"2"])
+        # So many that the later one of them is read ahead with the list.
+        await Queue(other, PATH).put_many([bytes(200_000), *numbers(24), bytes(200_000), *numbers(24, 640)])
         async with queue.claim() as item:
             assert item == b"0"
-        assert [await queue.get() for _ in range(2)] == [b"1", b"2"]
+        assert [await queue.get() for _ in range(29)] == numbers(1, 30)
         assert len([text for text in warnings(caplog, PATH) if "reply_limit" in text]) == 2
         await settled(other, PATH)
 
