@@ -379,7 +379,7 @@ class NoAnswerError(_UnansweredError, TimeoutError):
 
     Args:
         message: As for ConnectionLostError.
-        maybe_applied: Whether it is a write that was sent.
+        maybe_applied: Whether it is a write, or an identity, that was sent.
         operation: As for ConnectionLostError.
         path: As for ConnectionLostError.
     """

@@ -219,14 +219,14 @@ class Requester:
         """Return the beginning of a protected node's name, in Curator's form."""
         return f"_c_{self.unique_id()}-"
 
-    async def bounded(self, operation: str, work: Awaitable[T]) -> T:
+    async def bounded(self, operation: str, work: Awaitable[T], maybe_applied: Callable[[], bool] = bool) -> T:
         """Await `work`, which is more than one request, within the client's limit."""
         try:
             async with asyncio.timeout(self.limit):
                 return await work
         except TimeoutError:
             why = f"not done within the request_timeout of {self.limit:g} s at {self.requests.server}"
-            raise errors.NoAnswerError(why, maybe_applied=False, operation=operation) from None
+            raise errors.NoAnswerError(why, maybe_applied=maybe_applied(), operation=operation) from None
 
 
 async def without_frames(verb: Coroutine[Any, Any, T]) -> T:

@@ -95,7 +95,8 @@ class SessionView(Verbs):
     async def add_auth(self, scheme: str, data: bytes) -> None:
         """Add an identity to this client, on this connection and on every later one (request: auth).
 
-        The client remembers the identity and sends it first on each new connection.
+        The client remembers the identity and sends it first on each new connection.  One that it remembers is not sent
+        again: then this returns once a server has accepted it, at once if one has.
 
         Args:
             scheme: A scheme that the server's plug-ins know, such as "digest".
@@ -106,6 +107,7 @@ class SessionView(Verbs):
             AuthFailedError: If the server refuses it, and then the whole session is over: the state is AUTH_FAILED, all
                 waiting requests fail with the same error, and the ephemeral nodes stay until the session has expired.
                 The same happens when a later server refuses it.
+            NoAnswerError: With `maybe_applied` if it stays remembered, because it was written; it may be added again.
 
         Cancellation:
             An identity that was not yet written is forgotten; one that was written stays remembered.
@@ -115,12 +117,12 @@ class SessionView(Verbs):
             all waiting requests.
         """
         check_loop(self._loop)
-        limit = self._session.requests.request_limit
         try:
-            identity = credentials.checked(scheme, data, request_limit=limit)
+            identity = credentials.checked(scheme, data, request_limit=self._session.requests.request_limit)
         finally:
             del scheme, data  # a traceback with local variables must not show them
-        await self._requester.bounded("auth", self._session.add_auth(identity))
+        kept = self._session.credentials.kept
+        await self._requester.bounded("auth", self._session.add_auth(identity), lambda: identity in kept)
 
     def set_hosts(self, connect_string: str) -> None:
         """Replace the list of servers; the client moves to another server at once if necessary.

@@ -13,7 +13,6 @@ from typing import Any, Final
 from zkwire import errors, paths
 from zkwire.client.operations import Create
 from zkwire.client.requester import Requester, Verbs, creation, without_frames
-from zkwire.session.request_queue import RequestTooLargeError
 from zkwire.wire import requests as wire
 from zkwire.wire.multi import MultiReply, MultiRequest, batched
 from zkwire.wire.records import ACL, OPEN_ACL
@@ -238,7 +237,8 @@ async def ask_each(
         while pending:
             await take_first()
     except BaseException as error:
-        if isinstance(error, RequestTooLargeError | errors.NoAnswerError):  # any other one has the caller's path by now
+        # Those two were given to `take`, and have the caller's path by now.
+        if not isinstance(error, errors.ServerError | errors.ConnectionLostError):
             requester.strip(error)
         for future, request in pending:
             requester.let_go(future, request)

@@ -59,32 +59,29 @@ class Credential:
         refused: Called with what the server does and its error, when it refuses the credential.
 
     Attributes:
+        request: The request that shows it.
         accepted: Done when the server has accepted the credential for the first time.
         shown: The last call that shows it, None if there was none.
-        is_forgotten: Whether its request, if it is still in the queue, is not to be sent.
+        callers: How many want it to be shown, 0 if its request, which may still be in the queue, is not to be sent.
     """
 
     def __init__(self, identity: Identity, refused: Callable[[str, ServerError], None]) -> None:
         self.accepted: asyncio.Future[None] = ignored(asyncio.get_running_loop().create_future())
-        self._identity = identity
+        self.request: AuthRequest = AuthRequest(0, identity.scheme, identity.data)
         self._refused = refused
         self.shown: Call | None = None
-        self.is_forgotten = False
+        self.callers = 1
 
     def call(self) -> Call:
         """Return a fresh call that shows it."""
-        self.shown = Call(self.request(), self)
+        self.shown = Call(self.request, self)
         return self.shown
-
-    def request(self) -> AuthRequest:
-        """Return the request that shows it."""
-        return AuthRequest(0, self._identity.scheme, self._identity.data)
 
     # -- the waiter of its requests ---------------------------------------------------------------------------------
 
     def done(self) -> bool:
         """Whether the answer is of no interest any more."""
-        return self.is_forgotten
+        return not self.callers
 
     def set_result(self, result: object) -> None:
         """Take the server's acceptance, the first one or a later one."""
@@ -94,36 +91,40 @@ class Credential:
     def set_exception(self, error: BaseException) -> None:
         """Take the server's refusal.  A lost connection is ignored: the next connection shows the credential again."""
         if isinstance(error, ServerError):
-            self._refused(f"refuses the credential of scheme {self._identity.scheme!r}", error)
+            self._refused(f"refuses the credential of scheme {self.request.scheme!r}", error)
 
 
 class Credentials:
-    """The credentials of one session; `given` are those to begin with."""
+    """The credentials of one session, each of them once; `given` are those to begin with."""
 
     def __init__(self, given: Iterable[Identity], refused: Callable[[str, ServerError], None]) -> None:
         self._refused = refused
-        self.kept: list[Credential] = [Credential(identity, refused) for identity in given]
+        self.kept: dict[Identity, Credential] = {identity: Credential(identity, refused) for identity in given}
 
     async def add(self, identity: Identity, send: Callable[[Call], None] | None) -> None:
-        """Add one, and return once a server has accepted it; without `send`, the next connection shows it.
+        """Add one, unless it is kept, and return once a server has accepted it.
 
+        Without `send`, the next connection shows it.
         Cancellation: one that was sent stays, because the server may have accepted it, and later requests rely on it.
         """
-        credential = Credential(identity, self._refused)
-        self.kept.append(credential)
-        if send is not None:
-            send(credential.call())
+        if credential := self.kept.get(identity):
+            credential.callers += 1
+        else:
+            credential = self.kept[identity] = Credential(identity, self._refused)
+            if send is not None:
+                send(credential.call())
         try:
             await asyncio.shield(credential.accepted)
         except asyncio.CancelledError:
             if credential.shown is None or not credential.shown.xid:  # not sent
-                credential.is_forgotten = True
-                self.kept.remove(credential)
+                credential.callers -= 1
+                if not credential.callers:
+                    del self.kept[identity]
             raise
 
     def fail(self, error: SessionError) -> None:
         """Fail those that the server has not accepted yet: the session is over."""
-        for credential in self.kept:
+        for credential in self.kept.values():
             if not credential.accepted.done():
                 credential.accepted.set_exception(error.again())
 

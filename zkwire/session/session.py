@@ -93,7 +93,7 @@ class Session(LinkOwner):
         self._reply_limit, self._rng = reply_limit, rng
         self._open_link = open_link
         self.credentials: Credentials = Credentials(auth, self._fail_auth)
-        second = partial(Witness, sasl, self.credentials.kept)
+        second = partial(Witness, sasl, self.credentials.kept.values())
         run = self.run_in_background
         self.keepalive: Keepalive = Keepalive(self.lifetime, self.requests, rng, open_link, second, run, is_ready=locks)
         self._sasl = sasl
@@ -118,7 +118,7 @@ class Session(LinkOwner):
         Raises: TimeoutError, with the last failure of each server; SessionExpiredError if the session to resume is
         gone; AuthFailedError; ConnectionError if no server can be connected to in this way.
         """
-        awaited = [self._started, *(credential.accepted for credential in self.credentials.kept)]
+        awaited = [self._started, *(credential.accepted for credential in self.credentials.kept.values())]
         self._is_one_round = within == 0
         # One round ends in `_failed`.  It needs a limit anyway, for a server that ignores a credential.
         await asyncio.wait(awaited, timeout=2 * self.timeout if within == 0 else within)
@@ -393,7 +393,7 @@ class Session(LinkOwner):
         self._servers.late_writes.resumed(peer_of(link, self._address), is_read_only=link.connection.is_read_only)
         if self._servers.late_writes.doubtful is not None:
             return
-        self.requests.attach(link, self.key.id, [credential.call() for credential in self.credentials.kept])
+        self.requests.attach(link, self.key.id, [each.call() for each in self.credentials.kept.values()])
         self.keepalive.attach(link, self._address, has_lost_write=has_lost_write)
         if not self._started.done():
             self._started.set_result(None)

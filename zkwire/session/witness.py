@@ -121,7 +121,7 @@ class Witness(LinkOwner):
     async def _ask(self, link: Link, request: Request[Any]) -> BaseException | None:
         """Send the credentials and `request`, and return its refusal, None if it was carried out."""
         for credential in self.credentials:
-            link.connection.send(Call(credential.request()), asyncio.get_running_loop().time())
+            link.connection.send(Call(credential.request), asyncio.get_running_loop().time())
         async with asyncio.timeout(self.within):
             return (await ask(link, request)).exception()
 

@@ -41,8 +41,9 @@ async def test_a_request_timeout_limits_each_request_of_a_verb_and_none_of_a_rec
             await states_until(zk.states(), zkwire.SessionState.SUSPENDED)
             with pytest.raises(TimeoutError, match=f"create /never: .*: {zk.server} is not connected$"):
                 await zk.create("/never")
-            with pytest.raises(TimeoutError):
+            with pytest.raises(NoAnswerError) as late:
                 await zk.add_auth("digest", b"bob:pw")
+            assert not late.value.maybe_applied
         assert (await zk.unlimited.exists("/never"), zk.identity_count) == (None, 0)
 
 
@@ -145,6 +146,20 @@ async def test_in_an_outage_all_verbs_end_and_name_the_callers_path() -> None:
             with pytest.raises(NoAnswerError, match=f"^{what}: not done within the request_timeout of 1 s at "):
                 await call
         server.refused.clear()
+
+
+@in_virtual_time
+async def test_an_identity_that_is_late_is_remembered_once_however_often_it_is_added() -> None:
+    async with a_client(request_timeout=1.0) as (server, zk):
+        server.is_holding = True
+        for _ in range(2):
+            with pytest.raises(NoAnswerError) as late:
+                await zk.add_auth("digest", b"bob:pw")
+            assert (late.value.maybe_applied, zk.identity_count) == (True, 1)
+        server.drop()
+        server.is_holding = False
+        await zk.add_auth("digest", b"bob:pw")
+        assert server.names() == ["auth", "connect", "auth"]
 
 
 async def test_a_client_and_its_unlimited_one_know_the_same_of_a_line() -> None:

@@ -286,7 +286,7 @@ def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(mon
 async def test_the_errors_of_a_tree_below_a_chroot_name_the_callers_path_once() -> None:
     async with (
         Server() as server,
-        zkwire.connect(f"{server.hosts}/a", request_limit=1024) as zk,
+        zkwire.connect(f"{server.hosts}/a", request_limit=1024, reply_limit=1800) as zk,
         zkwire.connect(f"{server.hosts}/a") as other,
     ):
         await other.create("/a/a", make_parents=True)
@@ -296,4 +296,8 @@ async def test_the_errors_of_a_tree_below_a_chroot_name_the_callers_path_once() 
         assert refused.value.path == "/a/a"
         await other.create(path := f"/a/{'n' * 1024}")
         with pytest.raises(ValueError, match=f"getChildren {path}: "):
+            await zk.delete_tree("/a")
+        await other.delete(path)
+        await other.pipeline([Create(f"/a/a/{name * 1000}") for name in "ab"])
+        with pytest.raises(zkwire.ProtocolError, match="getChildren /a/a: "):
             await zk.delete_tree("/a")

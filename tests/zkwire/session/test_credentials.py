@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from zkwire.session.credentials import Identity, checked
+from zkwire.session.credentials import checked
 from zkwire.wire.requests import AuthRequest
 
 
@@ -15,11 +15,6 @@ from zkwire.wire.requests import AuthRequest
 def test_a_credential_of_other_types_is_refused_without_its_values(scheme: Any, data: Any, names: str) -> None:
     with pytest.raises(TypeError, match=f"a credential is a scheme and bytes, not {names}$"):
         checked(scheme, data, request_limit=1000)
-
-
-@pytest.mark.parametrize("data", [b"ann:1", bytearray(b"ann:1"), memoryview(b"ann:1")])
-def test_the_data_of_a_credential_may_be_any_bytes(data: Any) -> None:
-    assert checked("digest", data, request_limit=1000) == Identity("digest", b"ann:1")
 
 
 @pytest.mark.parametrize(

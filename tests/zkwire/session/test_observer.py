@@ -100,8 +100,3 @@ async def test_an_observer_that_raises_has_no_other_effect() -> None:
         await zk.create("/a")
         assert (await zk.get("/a")).data == b""
     assert [str(error) for error in complaints] == ["create", "getData", "closeSession"]
-
-
-def test_bad_arguments() -> None:
-    with pytest.raises(TypeError, match="Observer"):
-        zkwire.connect("zk1:2181", observer=print)  # type: ignore[arg-type]

@@ -182,21 +182,23 @@ async def test_a_server_that_demands_an_authentication_ends_the_session() -> Non
 
 @in_virtual_time
 async def test_a_credential_whose_caller_is_cancelled_is_shown_only_if_it_was_sent() -> None:
-    async with a_client() as (server, zk):
+    async with a_client(max_in_flight=1) as (server, zk):
         server.is_holding = True
-        sent = asyncio.ensure_future(zk.add_auth("digest", b"u:p"))
-        await turns()
-        await cancelled(sent)
+        for request in (zk.add_auth("digest", b"u:p"), zk.get("/"), zk.add_auth("digest", b"t:p")):
+            asking = asyncio.ensure_future(request)
+            await turns()
+            await cancelled(asking)
+        server.release()
+        await zk.ping()
         server.refused = {"a", "b"}
         server.drop()
-        server.is_holding = False
         await state_is(zk, SUSPENDED)
         waiting = asyncio.ensure_future(zk.add_auth("digest", b"v:p"))
         await turns()
         await cancelled(waiting)
         server.refused = set()
         await zk.ping()
-        assert server.names() == ["auth", "connect", "auth", "ping"]
+        assert server.names() == ["auth", "getData", "ping", "connect", "auth", "ping"]
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
