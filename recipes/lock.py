@@ -175,8 +175,9 @@ class ReentrantLock(Lock):
     """A fair lock that its holder may acquire again; it is free once it has been released as often.
 
     The owner is the task in which `acquire` runs.  When it acquires the lock again, it gets the same lease at once and
-    without a request, and the lease counts.  To bound a wait use `within`: asyncio.wait_for runs `acquire` in another
-    task on Python 3.11.  The arguments are those of Lock.
+    without a request, and the lease counts.  A `release` by hand counts, too: after one in the inner of two bodies, the
+    lock is free when the inner body ends, and the outer one goes on without it.  To bound a wait use `within`:
+    asyncio.wait_for runs `acquire` in another task on Python 3.11.  The arguments are those of Lock.
 
     Raises:
         LockLostError: from acquiring again, if the owner's lease is lost: the owner must not go on as before.

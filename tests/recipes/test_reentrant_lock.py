@@ -6,6 +6,7 @@ import pytest
 
 import zkwire
 from recipes import LockLostError, ReentrantLock
+from tests.support.everywhere import scene
 from tests.support.recipes import body_raises, line, make_known, proxied, this_task, two_clients, until_line
 from zkwire.testing import RealServer
 
@@ -38,6 +39,19 @@ async def test_it_is_free_once_it_was_released_as_often_as_acquired(zookeeper: R
         assert tried is not None
         await tried.release()
         assert await line(zk, path) == []
+
+
+async def test_a_release_by_hand_inside_of_nested_bodies_counts() -> None:
+    async with scene() as stage:
+        lock, other = ReentrantLock(stage.zk, "/l"), ReentrantLock(stage.other, "/l")
+        async with lock as lease:
+            async with lock:
+                await lease.release()
+                assert await other.try_acquire() is None
+            assert lease.is_released
+            async with other:
+                with pytest.raises(RuntimeError, match="was released"):
+                    lease.check()
 
 
 async def test_a_child_task_is_not_the_owner(zookeeper: RealServer, path: str) -> None:

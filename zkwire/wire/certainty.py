@@ -29,7 +29,6 @@ _FOREVER: Final = float("inf")
 # Fractions of the least timeout.
 _GAP: Final = 0.3  # half a tick, which is 1/4 at most, and what the leader's loop takes
 _RESOLUTION: Final = 1 / 64  # touches closer together than this are taken for one, so that there are few of them
-_EARLY: Final = 0.2  # y may be sent so much earlier than it must be
 _STALE: Final = 0.6  # a write that certifies less than this is repeated with the next proof
 _LATE: Final = 0.35  # and at once when it certifies less than this
 _PAUSE: Final = 1 / 40  # after a refused proof
@@ -331,7 +330,7 @@ class Certainty:
         is_in_time = upkeep is Upkeep.READY and as_x + (0 if is_y else least * _GAP) <= ends - least * _SPARE
         if is_y:
             due = self._waiting[-1][0] + least * _MOMENT
-            latest = as_x if is_in_time else latest - least * _EARLY
+            latest = as_x if is_in_time else due
         elif touches and touches[-1].sent > self._touched:
             # When x can cover each of the touches: the newest for which it need not be late, or else the oldest.
             for touch in reversed(touches):

@@ -319,7 +319,7 @@ def test_a_holder_at_rest_sends_seven_requests_and_is_certain_for_two_fifths_of_
     assert among_others.least > 0.398
 
 
-@pytest.mark.parametrize(("delay", "most", "least"), [(0.002, 3.4, 0.09), (0.3, 4.8, 0.09)])
+@pytest.mark.parametrize(("delay", "most", "least"), [(0.002, 3.4, 0.09), (0.3, 4.8, 0.09), (0.6, 5.8, 0.12)])
 def test_an_idle_client_sends_as_much_as_pings_and_no_write(delay: float, most: float, least: float) -> None:
     idle = rest(Upkeep.READY, writes_of_others=True, delay=delay)
     assert idle.requests < most
