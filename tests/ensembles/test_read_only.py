@@ -94,7 +94,13 @@ async def test_the_client_leaves_a_read_only_server_and_its_session_for_one_that
         better.new_session_id()  # read-only servers count zxids by themselves
         states, local = zk.states(), zk.session_id
         assert zk.state is READ_ONLY
-        assert await states_until(states, CONNECTED) == [READ_ONLY, SUSPENDED, CONNECTED]
+        assert await states_until(states, SUSPENDED) == [READ_ONLY, SUSPENDED]
+        for session_id, error in ((local, zkwire.NotReadOnlyError), (None, zkwire.UnimplementedError)):
+            transaction = zk.transaction(session_id=session_id)
+            transaction.check("/")
+            with pytest.raises(error):  # the other server knows no transaction
+                await transaction.commit()
+        assert await states_until(states, CONNECTED) == [CONNECTED]
         assert zk.server == better.hosts
         assert zk.session_id != local
         assert [handshake.session_id for handshake in better.handshakes] == [0]

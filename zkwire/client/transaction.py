@@ -5,7 +5,7 @@ from typing import Any, Self, TypeAlias
 
 from zkwire.client.operations import Create, Data
 from zkwire.client.requester import Requester, checked_data, checked_version, creation, results_of
-from zkwire.errors import ServerError, SessionExpiredError, TransactionError
+from zkwire.errors import NotReadOnlyError, ServerError, SessionExpiredError, TransactionError
 from zkwire.paths import strip_chroot
 from zkwire.session.transport import check_loop
 from zkwire.wire import requests
@@ -29,7 +29,6 @@ class Transaction:
 
     def __init__(self, requester: Requester, session_id: int | None) -> None:
         self._requester = requester
-        self._chroot = requester.chroot
         self._session_id = session_id
         self._operations: list[requests.Request[Any]] = []
         self._want_stat: set[int] = set()  # the positions of the operations added by create_and_stat
@@ -72,7 +71,7 @@ class Transaction:
             ttl: As for Client.create, in seconds.
             acl: As for Client.create.
         """
-        self._add(creation(self._chroot, Create(path, data, ephemeral, sequential, container, ttl, acl)))
+        self._add(creation(self._requester.chroot, Create(path, data, ephemeral, sequential, container, ttl, acl)))
 
     def create_and_stat(
         self,
@@ -104,7 +103,7 @@ class Transaction:
             create2 (ZooKeeper 3.5), createContainer, createTTL.
         """
         create = Create(path, data, ephemeral, sequential, container, ttl, acl)
-        self._add(creation(self._chroot, create, with_stat=True))
+        self._add(creation(self._requester.chroot, create, with_stat=True))
         self._want_stat.add(len(self._operations) - 1)
 
     def set(self, path: str, data: Data, version: int = -1) -> None:
@@ -146,6 +145,8 @@ class Transaction:
             TransactionError: If the server refuses an operation, and then none has happened.
             ConnectionLostError: If the answer is lost, with `maybe_applied`.
             SessionExpiredError: If the session is over, or another one than the transaction was made for.
+            NotReadOnlyError: If the server has no quorum; if it is bound to a session that such a server has made, also
+                between two servers, and it is not sent.
             RuntimeError: If the transaction was committed before.
             ValueError: If it is too large.
 
@@ -161,6 +162,9 @@ class Transaction:
             return []
         if self._session_id is not None and self._requester.session.key.id != self._session_id:
             raise SessionExpiredError(f"the session {printed(self._session_id)} of this transaction is over")
+        # A server without a quorum has made that session, and another one follows it without an EXPIRED between them.
+        if self._session_id and not self._requester.session.key.is_resumable:
+            raise self._requester.refusal(NotReadOnlyError.code, MultiRequest(self._operations))
         try:
             reply = await self._requester.ask(MultiRequest(self._operations))
         except ValueError as refusal:  # too large for one request: nothing was sent
@@ -185,9 +189,8 @@ class Transaction:
 
     def _result(self, index: int, result: Any) -> Result:
         if isinstance(result, requests.CreateReply | requests.Create2Reply):
-            path = strip_chroot(self._chroot, result.path)
+            path = strip_chroot(self._requester.chroot, result.path)
             if index not in self._want_stat:
                 return path
-            stat = result.stat if isinstance(result, requests.Create2Reply) else None
-            return path, stat if stat is not None and stat.czxid > 0 else None
+            return path, result.stat if isinstance(result, requests.Create2Reply) and result.stat.czxid > 0 else None
         return result.stat if isinstance(result, requests.StatReply) else None

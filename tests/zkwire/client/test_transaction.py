@@ -17,14 +17,12 @@ STAT = Stat(1, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)  # the smallest zxid that a node ca
 EMPTY = Stat(*[0] * 11)
 
 
-def _answered(*results: Record, error: Exception | None = None) -> tuple[Transaction, list[MultiRequest]]:
-    """Return a transaction that will be answered with `results` or `error`, and the list of its requests."""
+def _answered(*results: Record) -> tuple[Transaction, list[MultiRequest]]:
+    """Return a transaction that will be answered with `results`, and the list of its requests."""
     requests: list[MultiRequest] = []
 
     async def ask(request: MultiRequest) -> MultiReply:
         requests.append(request)
-        if error is not None:
-            raise error
         return MultiReply(list(results))
 
     requester: Any = SimpleNamespace(
@@ -106,14 +104,4 @@ async def test_an_answer_with_another_number_of_results_breaks_the_protocol(coun
     transaction.delete("/a")
     transaction.delete("/b")
     with pytest.raises(zkwire.ProtocolError, match=f"^{count} results for 2 operations"):
-        await transaction.commit()
-
-
-async def test_a_transaction_that_is_too_large_for_one_request_says_of_how_many_operations_it_is() -> None:
-    transaction, _ = _answered(error=ValueError("multi: the request has 9 bytes, but a server accepts 8"))
-    transaction.delete("/a")
-    transaction.delete("/b")
-    with pytest.raises(
-        ValueError, match=r"^a transaction of 2 operations is too large, make several of it: multi: the"
-    ):
         await transaction.commit()
