@@ -53,7 +53,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Forks:
-    """Receives trials and answers with what has caught the change: a test, NO_EXCHANGE, or None."""
+    """Receives trials and answers with what has caught the change: a test, NO_EXCHANGE, or None.
+
+    It sends None when all is imported, and then waits for the first trial.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -68,6 +71,7 @@ class Forks:
         """Run trials in place of the tests, until there are no more."""
         items = {item.nodeid: item for item in session.items}
         functions = functions_by_file()
+        self._connection.send(None)
         while True:
             try:
                 trial: Trial = self._connection.recv()

@@ -88,7 +88,10 @@ def slots(count: int, tests: str = "tests") -> Iterator[list[Slot]]:
     """
     with ExitStack() as stack:
         roots = [stack.enter_context(copy_of_the_tree()) for _ in range(count)]
-        yield [Slot(root, stack.enter_context(_forks(root, tests))) for root in roots]
+        forks = [stack.enter_context(_forks(root, tests)) for root in roots]
+        for each in forks:
+            each.recv()  # a change that were there before all is imported would stay in the code of that process
+        yield [Slot(*each) for each in zip(roots, forks, strict=True)]
 
 
 @contextmanager

@@ -72,6 +72,9 @@ def test_a_slot_names_the_test_that_catches_a_change_and_forgets_the_change() ->
     names = (f"{whole}[0]", f"{whole}[40]")
     blind, seeing = (Guard(f"{tests}::{name}", 0.1, needs_java=False) for name in names)
     with slots(1, tests) as (slot,):
+        # A change that is tried at once is not in the code that the process has imported.
+        assert slot.caught_by(change, [seeing], is_at_import=True) == seeing.name
+        assert slot._in_fork(change.file, text, text, [seeing]) is None
         for guards, caught_by in [([blind, seeing], seeing.name), ([blind], None), ([], None), ([seeing], seeing.name)]:
             assert slot.caught_by(change, guards, is_at_import=False) == caught_by  # exchanged
         for guards, caught_by in [([blind, seeing], seeing.name), ([blind], None)]:

@@ -12,6 +12,7 @@ import pytest
 import zkwire
 from recipes import Contender, Election, Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock, TryLock
 from recipes.common.this_process import describe
+from recipes.line.contenders import DIAGNOSTICS
 from recipes.line.locking import Locking
 from tests.support.everywhere import scene
 from tests.support.locks import start_waiting, two_clients
@@ -127,6 +128,7 @@ async def test_a_timeout_names_the_ticket_ahead(make: Callable[[Client, str], Lo
         with pytest.raises(TimeoutError) as late:
             await make(other, P).acquire(within=0)
         assert str(late.value).endswith(f"within 0 s; 1 ticket is ahead: {lease.path}")  # a look reads no ticket
+        assert DIAGNOSTICS.get() is None
 
 
 async def test_a_timeout_counts_the_tickets_ahead_but_no_later_ones_and_cuts_long_data() -> None:

@@ -54,7 +54,7 @@ async def _hand_over(server: Server, zk: Client, *, is_expired: bool) -> bool:
 def _strike(server: Server, zk: Client, is_expired: bool) -> None:
     if is_expired:
         (session_id,) = server.machine.sessions.by_id
-        server.machine.expire(session_id, server.loop.time())  # the client does not know it yet
+        server.machine.expire(session_id)  # the client does not know it yet
     block(zk.certain_for(zk.session_id) + 0.02)  # longer than certainty lasts, but not the session
 
 

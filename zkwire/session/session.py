@@ -99,7 +99,7 @@ class Session(LinkOwner):
         self._sasl = sasl
         self._accepts_read_only = accepts_read_only
         self._attempt: Attempt
-        self._address = self._hosts.peek()  # the server connected to, or tried last
+        self._address: Address  # the server connected to, or tried last
         self._servers = PreparedServers(self.lifetime, open_link, second)
         self._lost_at = self._loop.time()  # when there was a link last
         # When a server last showed that the ensemble keeps the session; see _time_left.
@@ -455,7 +455,6 @@ class Session(LinkOwner):
         link, calls = self.requests.link, self.requests.take_all()
         self.keepalive.detach()
         if link is not None:
-            link.connection.confirms_session = False  # frames that were read already may still be delivered
             link.abort(ConnectionAbortedError(str(error)))
         self._end_trust(error)
         self.requests.fail(calls, error)

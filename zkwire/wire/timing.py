@@ -106,7 +106,7 @@ class Progress:
 
     def __init__(self) -> None:
         self._oldest: object | None = self  # no call: the first look begins to count
-        self._held = 0  # the size of the unfinished frame at `_since`
+        self._held: int  # the size of the unfinished frame at `_since`
 
     def restart(self, now: float) -> None:
         """Count from `now`: a large reply is being decoded."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, patch
 
 import pytest
 
@@ -434,7 +434,9 @@ def test_a_command_ended_by_a_signal_has_its_status(verb: str, with_play: WithPl
         assert played.order() == {"signal": signal.SIGTERM}
         played.ended(-signal.SIGTERM)
 
-    assert with_play(play, verb, path, "--", "x") == (128 + signal.SIGTERM, "", "")
+    with patch.object(running.Signals, "install", autospec=True, side_effect=running.Signals.install) as installed:
+        assert with_play(play, verb, path, "--", "x") == (128 + signal.SIGTERM, "", "")
+    assert installed.call_args.args[0].forward is None  # the next signal ends the release
 
 
 @pytest.mark.parametrize("number", supervisor.FORWARDED)

@@ -232,5 +232,5 @@ def test_all_that_is_known_is_shown_and_nothing_that_a_terminal_would_carry_out(
 
 
 def test_an_age_has_the_unit_of_its_size() -> None:
-    words = {None: "?", 0.4: "0 s", 59.4: "59 s", 60: "1.0 min", 3599: "60.0 min", 3600: "1.0 h", 129600: "1.5 d"}
+    words = {None: "?", 59.4: "59 s", 60: "1.0 min", 3599: "60.0 min", 3600: "1.0 h", 86399: "24.0 h", 86400: "1.0 d"}
     assert {age: show._describe_age(age) for age in words} == words

@@ -1,13 +1,14 @@
 """What the nodes of a line say about who holds it and who waits, without a server."""
 
 from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line import ticket_data
+from recipes.line import contenders, ticket_data
 from recipes.line.contenders import Contender, describe_session, holders_first, in_line, single
 from recipes.line.ticket_data import HashChain
 from tests.support.everywhere import scene
@@ -110,3 +111,10 @@ async def test_the_holder_of_a_lock_without_a_line() -> None:
             single(zk, P, zkwire.ThrottledError(zkwire.ThrottledError.code, P))
         (holder,) = single(zk, P, node(5, owner=zk.session_id))
         assert (holder.path, holder.token, holder.is_mine, holder.owns) == (P, 5, True, True)
+
+
+async def test_a_wait_that_ends_at_the_head_of_the_line_names_no_ticket_of_a_former_wait() -> None:
+    contenders.DIAGNOSTICS.set(diagnostics := contenders.WaitDiagnostics())
+    for before, text in (["x-lock-0"], f"; 1 ticket is ahead: {P}/x-lock-0"), ([], ""):
+        contenders.diagnose_before(P, Mock(before=before))
+        assert diagnostics.text == text

@@ -370,7 +370,7 @@ async def test_a_claim_whose_session_has_ended_by_the_answer_is_made_again() -> 
 
         async def expire() -> None:
             patch.undo()
-            server.machine.expire(former, server.loop.time())
+            server.machine.expire(former)
             server.drop()
             while zk.session_id in (0, former):
                 await asyncio.sleep(0.01)

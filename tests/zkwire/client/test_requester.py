@@ -109,6 +109,8 @@ async def test_a_request_that_is_too_large_names_the_callers_path() -> None:
             await app.create("/a", too_large)
         with pytest.raises(ValueError, match="create2 /a: "):
             await app.pipeline([zkwire.Sync("/"), zkwire.Create("/a", too_large)])
+        with pytest.raises(TypeError, match="not an operation: '/a'"):
+            await app.pipeline([zkwire.Sync("/"), "/a"])  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=r"exists /aaa.*aaa: "):
             await app.ensure_path("/" + "a" * len(too_large))
 

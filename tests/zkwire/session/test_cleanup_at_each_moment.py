@@ -209,8 +209,8 @@ async def test_a_search_finds_a_node_whose_number_is_negative() -> None:
 
 @in_virtual_time
 @pytest.mark.parametrize(("sequential", "operation"), [(True, "exists"), (True, "getChildren"), (False, "exists")])
-async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of_a_second(
-    sequential: bool, operation: str
+async def test_a_search_is_repeated_each_tenth_of_a_second_if_it_is_refused_for_the_moment_and_else_reported(
+    sequential: bool, operation: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
@@ -224,20 +224,12 @@ async def test_a_search_that_is_refused_for_the_moment_is_repeated_each_tenth_of
         assert [later - times[0] for later in times] == pytest.approx([0.0, 0.1, 0.2, 0.3], abs=0.01)
         await zk.ping()
         assert await zk.get_children("/p") == []
-
-
-@in_virtual_time
-@pytest.mark.parametrize(("sequential", "operation"), [(True, "getChildren"), (True, "exists"), (False, "exists")])
-async def test_a_search_that_is_refused_for_good_is_reported(
-    sequential: bool, operation: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with a_client() as (server, zk):
-        await lose_a_create(server, zk, "/n-", sequential=sequential)
+        await lose_a_create(server, zk, "/p/n-", sequential=sequential)
         server.strike = lambda wire, sent: zkwire.NoAuthError.code if sent.name == operation else None
         while zk._session.requests.is_cleaning_up:
             await asyncio.sleep(0.01)
         (report,) = [text for text in caplog.messages if "cannot look for the node" in text]
-        assert "that a cancelled create of /n- left: " in report
+        assert "that a cancelled create of /p/n- left: " in report
 
 
 def behind_and_overloaded(wire: Wire, sent: Sent) -> int | None:
@@ -272,19 +264,20 @@ async def test_a_search_believes_no_answer_behind_a_refused_sync_pitfall_10(
 
 
 @in_virtual_time
-async def test_a_search_that_is_refused_spares_a_node_that_a_caller_has_got_meanwhile() -> None:
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_a_search_that_is_refused_spares_nodes_that_callers_have_got_meanwhile(carried_out: bool) -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
-        await lose_a_create(server, zk, "/p/n-", sequential=True)
+        await lose_a_create(server, zk, "/p/n-", sequential=True, carried_out=carried_out)
         server.names()
         server.strike = throttled("sync")
         await server.until("sync")
-        made = await zk.create("/p/n-", ephemeral=True, sequential=True)
+        made = [await zk.create("/p/n-", ephemeral=True, sequential=True) for _ in range(2)]
         server.strike = throttled()
-        await server.until("delete")
-        await zk.ping()
-        assert await zk.get_children("/p") == [made.rpartition("/")[2]]
-        assert server.names().count("delete") == 1
+        while zk._session.requests.is_cleaning_up:
+            await asyncio.sleep(0.1)
+        assert sorted(await zk.get_children("/p")) == [each.rpartition("/")[2] for each in made]
+        assert server.names().count("delete") == carried_out
 
 
 @in_virtual_time
@@ -304,7 +297,7 @@ async def test_a_search_ends_with_its_session_and_is_silent(how: str, caplog: py
             if how == "expired":
                 server.is_silent = True
                 await asyncio.sleep(0.3)  # the search has asked again, and nothing is answered
-            server.machine.expire(old, now())
+            server.machine.expire(old)
             server.drop()
             server.strike = throttled()
             server.is_silent = False

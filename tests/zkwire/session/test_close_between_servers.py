@@ -34,7 +34,7 @@ async def test_a_server_that_comes_back_in_time_ends_the_session_and_no_other_on
         await turns(20)
         assert not closing.done()
         if is_expired:
-            server.machine.expire(zk.session_id, server.loop.time())
+            server.machine.expire(zk.session_id)
         server.refused = set()
         await closing
         if is_expired:

@@ -94,6 +94,17 @@ async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_a
         await cancelled(trying)
 
 
+async def closing_unless_tls(peer: Peer) -> None:
+    if (await peer.start())[0] == 0x16:  # a record of a TLS handshake
+        await peer.send(b"\x15")  # an alert
+
+
+async def test_a_port_for_tls_that_closes_connections_without_tls_is_told_of() -> None:
+    async with Rogue(closing_unless_tls) as rogue:
+        error = await refused(zkwire.connect(rogue.hosts))
+        assert f"{rogue.hosts}: the port is one for TLS: connect with TLS" in str(error)
+
+
 async def test_all_servers_of_a_round_must_be_unfit_and_each_one_is_named(
     tls: Certificates, misnamed: Certificates, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -91,6 +91,16 @@ async def test_a_need_makes_the_next_proof_come_earlier_than_the_next_ping() -> 
 
 
 @in_virtual_time
+async def test_a_proof_that_is_refused_is_sent_again_after_a_fortieth_of_the_timeout() -> None:
+    async with a_client() as (server, zk):
+        zk.need_certainty()
+        server.strike = lambda wire, sent: zkwire.ThrottledError.code if sent.name == "sync" else None
+        await server.until("sync", 3)
+        first, *later = [sent.at for sent in server.requests if sent.name == "sync"]
+        assert [at - first for at in later] == pytest.approx([0.25, 0.5], abs=0.01)
+
+
+@in_virtual_time
 async def test_a_proof_that_is_answered_behind_a_large_reply_brings_the_next_one_forward(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -166,6 +176,7 @@ async def test_a_session_that_is_resumed_by_its_id_becomes_certain_if_its_least_
             "a", session_id=key[0], session_password=key[1], open_link=server.open_link, **options
         ) as zk:
             await zk.ping()
+            assert zk.least_timeout == options.get("least_timeout")
             if is_known:
                 await zk.certify()
                 assert zk.is_certain(key[0])
@@ -175,7 +186,7 @@ async def test_a_session_that_is_resumed_by_its_id_becomes_certain_if_its_least_
             else:
                 with pytest.raises(ValueError, match="the `least_timeout` of the client that had it"):
                     await zk.certify()
-                assert server.names("ping") == ["connect"]
+                assert (server.names("ping"), zk.certain_until) == (["connect"], float("-inf"))
 
 
 # -- a broken chain ---------------------------------------------------------------------------------------------------

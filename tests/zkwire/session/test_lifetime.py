@@ -46,18 +46,6 @@ async def test_each_callback_is_called_once_when_certainty_ends_unless_it_is_dis
     assert session.called == ["first", "second"]
 
 
-@in_virtual_time
-async def test_the_end_of_the_session_calls_back_soon_and_leaves_no_timer() -> None:
-    session = Session(60.0)
-    session.on_uncertain.add(session.callback("one"))
-    session.certain_until = float("-inf")
-    session.on_uncertain.check_soon()
-    assert session.called == []
-    await turns(2)
-    assert session.called == ["one"]
-    session.on_uncertain.check_soon()  # no callback is left
-
-
 async def test_each_callback_is_called_once_at_the_end_of_the_session() -> None:
     on_closed, called = OnClosed(), list[str]()
 
@@ -93,10 +81,13 @@ def lasting(seconds: float) -> Lifetime:
 
 @in_virtual_time
 @pytest.mark.parametrize("event", [Lifetime.doubt, Lifetime.end])
-async def test_an_end_that_comes_before_its_time_is_reported_at_once(event: Callable[[Lifetime], None]) -> None:
+async def test_an_end_that_comes_before_its_time_is_reported_soon_and_once(event: Callable[[Lifetime], None]) -> None:
     lifetime, called = lasting(60.0), list[str]()
     lifetime.on_uncertain.add(lambda: called.append("uncertain"))
     event(lifetime)
+    assert called == []
+    await turns(2)
+    event(lifetime)  # no callback is left
     await turns(2)
     assert called == ["uncertain"]
 
@@ -111,14 +102,6 @@ async def test_a_server_that_grants_a_shorter_timeout_brings_the_end_of_certaint
     lifetime.granted(now, now, 0.02, 0.5, is_new=False)
     await asyncio.sleep(0.03)
     assert called.is_set()
-
-
-async def test_nothing_is_certain_in_a_session_whose_least_timeout_is_not_known() -> None:
-    now = asyncio.get_running_loop().time()
-    lifetime = Lifetime(None)
-    lifetime.granted(now, now, 30.0, 0.5, is_new=False)
-    lifetime.answered(now)
-    assert (lifetime.certainty, lifetime.until) == (None, float("-inf"))
 
 
 @in_virtual_time
@@ -152,7 +135,7 @@ async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
 
 
 @in_virtual_time
-async def test_a_handshake_that_was_answered_after_a_suspension_was_sent_before_it(
+async def test_each_moment_of_a_suspension_counts_also_in_a_handshake_but_not_the_time_between_two_readings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     slept = 1000.0
@@ -160,17 +143,8 @@ async def test_a_handshake_that_was_answered_after_a_suspension_was_sent_before_
     now = asyncio.get_running_loop().time()
     lifetime = Lifetime(float("inf"))
     slept += 3.0
-    lifetime.granted(now, now, 5.0, 0.5, is_new=True)
-    assert lifetime.until == now + 2.0
-
-
-async def test_each_moment_of_a_suspension_counts_but_not_the_time_between_two_readings(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    slept = 1000.0
-    monkeypatch.setattr(keepalive, "suspended", lambda: slept)
-    lifetime = lasting(5000.0)
-    until = lifetime.until
+    lifetime.granted(now, now, 5000.0, 0.5, is_new=True)
+    assert (until := lifetime.until) == now + 4997.0
     slept += 0.0005
     assert lifetime.until == until
     slept += 0.01

@@ -107,7 +107,7 @@ async def test_the_session_that_asks_is_used_again_and_a_new_one_is_made_when_it
         server.drop()
         await turns(20)
         (asking,) = server.machine.sessions.by_id.keys() - {zk.session_id}
-        server.machine.expire(asking, server.loop.time())
+        server.machine.expire(asking)
         server.strike = lambda wire, sent: None
         server.refused = {"a"}
         await resumed(zk)

@@ -115,7 +115,7 @@ async def test_the_end_of_the_session_ends_the_wait(kind: str) -> None:
         (task,) = await lose(server, zk.create("/n", recover=True, **KINDS[kind]))
         server.strike = throttled("sync")
         await server.until("sync")
-        server.machine.expire(zk.session_id, asyncio.get_running_loop().time())
+        server.machine.expire(zk.session_id)
         server.drop()
         server.strike = nothing
         with pytest.raises(SessionExpiredError):
@@ -155,7 +155,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
             server.strike = nothing
         elif moment == "expired":
             await cancelled(task)
-            server.machine.expire(zk.session_id, asyncio.get_running_loop().time())
+            server.machine.expire(zk.session_id)
         elif moment == "found":
             # In the step in which the future of the create is settled: the task has not continued yet.
             recovered = zk._session.requests.recovered

@@ -100,7 +100,7 @@ async def test_a_removal_that_waits_when_its_session_ends_deletes_nothing_in_the
         server.strike = throttled("delete")
         removed = zk.discard("/e")
         await server.until("delete")
-        server.machine.expire(zk.session_id, now())
+        server.machine.expire(zk.session_id)
         server.drop()
         server.strike = throttled()
         await removed

@@ -462,7 +462,7 @@ async def test_the_end_of_a_session_fails_all_that_waits_and_the_observer_hears_
         given_up = started(zk.get("/given-up"))
         await turns()
         await cancelled(given_up)
-        server.machine.expire(zk.session_id, asyncio.get_running_loop().time())
+        server.machine.expire(zk.session_id)
         server.drop()
         await turns()
         server.go_on()

@@ -205,35 +205,26 @@ async def test_a_credential_whose_caller_is_cancelled_is_shown_only_if_it_was_se
 
 
 @in_virtual_time
-async def test_a_client_whose_task_is_cancelled_from_outside_closes_its_session() -> None:
+@pytest.mark.parametrize(("has_server", "seconds"), [(True, 0.0), (False, 1.0)])
+async def test_a_client_whose_task_is_cancelled_from_outside_closes_its_session(
+    has_server: bool, seconds: float
+) -> None:
     async with a_client() as (server, zk):
-        await zk.create("/e", ephemeral=True)
-        server.names()
-        (runner,) = tasks("zkwire session")
-        runner.cancel()
-        await asyncio.wait({runner})
-        assert runner.cancelled()
-        assert zk.state is CLOSED
-        assert server.names() == ["closeSession"]
-        with pytest.raises(SessionClosedError, match="the client is closed"):
-            await zk.ping()
-
-
-@in_virtual_time
-async def test_a_client_whose_task_is_cancelled_gives_up_after_a_second_without_a_server() -> None:
-    async with a_client() as (server, zk):
-        server.refused = {"a", "b"}
-        server.drop()
-        await state_is(zk, SUSPENDED)
+        if not has_server:
+            server.refused = {"a", "b"}
+            server.drop()
+            await state_is(zk, SUSPENDED)
         removed = zk.discard("/a")
         (runner,) = tasks("zkwire session")
         runner.cancel()
         start = now()
         await asyncio.wait({runner})
-        assert now() - start == pytest.approx(1.0, abs=0.01)
+        assert now() - start == pytest.approx(seconds, abs=0.01)
+        assert runner.cancelled()
         assert zk.state is CLOSED
         assert removed.done()
-        with pytest.raises(SessionClosedError):
+        assert server.names("connect", "multi") == ["delete", "closeSession"] * has_server
+        with pytest.raises(SessionClosedError, match="the client is closed"):
             await zk.get("/a")
 
 
@@ -242,59 +233,49 @@ async def test_a_client_whose_task_is_cancelled_gives_up_after_a_second_without_
 async def test_closing_asks_for_the_end_once_and_waits_for_its_answer(keep_session: bool, last: str) -> None:
     async with a_client() as (server, zk):
         await zk.create("/e", ephemeral=True)
-        server.names()
         server.is_holding = True
+        reading = asyncio.ensure_future(zk.get("/e"))
+        await server.until("getData")
         certain = zk.certain_until
         closing = [asyncio.ensure_future(zk.close(keep_session=keep_session)) for _ in range(2)]
         await asyncio.sleep(1.0)
-        assert server.names() == [last]
-        assert not [task for task in closing if task.done()]
+        assert server.names() == ["create", "getData", last]
+        assert not [task for task in [reading, *closing] if task.done()]
         # A session that is about to end is not certain any more.
         assert zk.certain_until == (certain if keep_session else float("-inf"))
         with pytest.raises(SessionClosedError):
             await zk.ping()
         assert zk.state is CONNECTED
         server.release()
-        await asyncio.gather(*closing)
+        await asyncio.gather(reading, *closing)
         assert zk.state is CLOSED
         assert zk.certain_until == float("-inf")
         assert len(server.machine.sessions.by_id) == keep_session
 
 
 @in_virtual_time
-@pytest.mark.parametrize(("within", "seconds"), [(None, 2.0), (0.5, 0.5), (60.0, 2.0)])
+@pytest.mark.parametrize(
+    ("timeout", "silent_for", "within", "seconds"),
+    [(10.0, 0.0, None, 2.0), (10.0, 0.0, 0.5, 0.5), (10.0, 0.0, 60.0, 2.0), (600.0, 15.0, None, 0.5)],
+)
 @pytest.mark.parametrize("is_connected", [True, False])
-async def test_closing_gives_up_when_no_server_is_heard(
-    within: float | None, seconds: float, is_connected: bool
+async def test_closing_gives_up_when_no_server_is_heard_and_sooner_if_none_was_heard_for_long_before(
+    timeout: float, silent_for: float, within: float | None, seconds: float, is_connected: bool
 ) -> None:
-    async with a_client() as (server, zk):
+    """A service ends within five seconds although the ensemble is down, also if it leaves two clients in turn."""
+    async with a_client(timeout=timeout) as (server, zk):
         server.is_silent = True
+        reading = asyncio.ensure_future(zk.get("/"))  # the server owes an answer from now on
+        await turns()
         if not is_connected:
             server.refused = {"a", "b"}
             server.drop()
             await turns()
+        await asyncio.sleep(silent_for)
         start = now()
         await zk.close(within=within)
         assert now() - start == pytest.approx(seconds, abs=0.02)
         assert zk.state is CLOSED
-        server.is_silent = False
-
-
-@in_virtual_time
-@pytest.mark.parametrize("is_connected", [True, False], ids=["silent", "down"])
-async def test_a_client_closes_sooner_if_no_server_was_heard_for_long_before(is_connected: bool) -> None:
-    """A service ends within five seconds although the ensemble is down, also if it leaves two clients in turn."""
-    async with a_client(timeout=600.0) as (server, zk):
-        assert zk.session_timeout > 30.0
-        server.is_silent = True
-        reading = asyncio.ensure_future(zk.get("/"))  # the server owes an answer from now on
-        if not is_connected:
-            server.refused = {"a", "b"}
-            server.drop()
-        await asyncio.sleep(15.0)
-        start = now()
-        await zk.close()
-        assert now() - start == pytest.approx(0.5, abs=0.01)
         with pytest.raises(SessionClosedError):
             await reading
         server.is_silent = False

@@ -157,8 +157,6 @@ class ServerLink(asyncio.BufferedProtocol):
             self._write(first.data, closing=first.closing)
         if was_blocked and not self._is_blocked():
             self.go_on()
-        else:
-            self._read_or_wait()
 
     def drop(self) -> None:
         """Close the socket at once; unwritten output is lost."""

@@ -141,7 +141,7 @@ class Machine(State):
         self.now = now
         self._tick_at = self.sessions.next_tick(now)
         for session in self.sessions.due(now):
-            self.expire(session.id, now)
+            self.expire(session.id)
         if now >= self._cleanup_at:
             for path in self.tree.expired(self.wall_ms()):
                 self.next_zxid()
@@ -153,13 +153,12 @@ class Machine(State):
         """Return when `advance` may have something to do next."""
         return min(self._tick_at, self._cleanup_at)
 
-    def expire(self, session_id: int, now: float) -> None:
+    def expire(self, session_id: int) -> None:
         """Expire a session at once.
 
         Raises:
             KeyError: if there is no session of that id.
         """
-        self.now = now
         session = self.sessions.by_id[session_id]
         if session.connection is not None:
             self.close(session.connection)  # first, so that no event is sent to a closed connection

@@ -248,7 +248,7 @@ class Server(Faults):
         session_id = signed(session_id)
         if session_id not in self.sessions:
             raise LookupError(f"no session {session_id % 2**64:#x}; there are {self._named_sessions()}")
-        self._machine.expire(session_id, self.clock.time())
+        self._machine.expire(session_id)
         self.flush()
 
     def drop(self, session_id: int | None = None) -> int:

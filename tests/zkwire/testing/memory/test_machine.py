@@ -13,7 +13,9 @@ from zkwire.testing import Server, VirtualClock
 from zkwire.testing.memory import access
 from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import Sessions
+from zkwire.wire.multi import MultiRequest
 from zkwire.wire.records import ACL
+from zkwire.wire.requests import CreateRequest
 
 BOB = "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="
 
@@ -78,6 +80,13 @@ async def test_numbers_end_as_those_of_java_do() -> None:
             await zk.create("/p/n", sequential=True)
         assert await zk.create("/p/m", sequential=True) == "/p/m2147483647"
         assert (await zk.set("/p", b"")).version == -(2**31)
+
+
+@pytest.mark.parametrize("flags", [5, 6, 7])
+async def test_a_transaction_fails_as_a_whole_when_the_create_of_a_plain_node_has_another_mode(flags: int) -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        with pytest.raises(zkwire.MarshallingError):
+            await zk._session.requests.submit(MultiRequest([CreateRequest("/a", b"", zkwire.OPEN_ACL, flags)]))
 
 
 async def test_children_come_in_no_order_that_one_could_rely_on() -> None:

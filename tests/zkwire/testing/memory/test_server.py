@@ -13,6 +13,7 @@ import pytest
 import zkwire
 from tests.captures.sides import framed
 from zkwire.testing import Server, ServerProcess
+from zkwire.testing.memory import process
 from zkwire.wire.records import ConnectRequest, RequestHeader
 from zkwire.wire.requests import GetDataRequest
 
@@ -103,15 +104,15 @@ async def test_a_client_that_does_not_read_is_not_read_either() -> None:
 
 def test_the_command_serves_until_it_is_interrupted() -> None:
     command = [sys.executable, "-m", "zkwire.testing", "--port", "0", "--tick-time", "0.5"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        line = serving.stdout.readline()
         hosts = next(word.rstrip(";") for word in line.split() if word.startswith("127.0.0.1:"))
         assert "nothing is kept" in line
         asyncio.run(_connect(hosts))
-        process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=60)
-    assert (process.returncode, rest, errors) == (0, "", "")
+        serving.send_signal(signal.SIGINT)
+        rest, errors = serving.communicate(timeout=60)
+    assert (serving.returncode, rest, errors) == (0, "", "")
 
 
 async def _connect(hosts: str) -> None:
@@ -135,3 +136,12 @@ def test_a_process_that_was_forked_meanwhile_does_not_keep_the_server() -> None:
         os.close(key)
         os.close(gate)
         os.waitpid(child, 0)
+
+
+def test_a_process_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_END_TIME_LIMIT", 0.1)
+    server = ServerProcess()
+    server._process.send_signal(signal.SIGSTOP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.close()
+    assert server._process.returncode == -signal.SIGKILL
