@@ -91,6 +91,7 @@ class DoubleBarrier:
             ValueError: if the first member at the barrier has another count.
             RuntimeError: if this member has entered and not left.
             SessionExpiredError: if the client does not renew its session.
+            NoAuthError: if this client may not delete the node of its former try: it would count twice.
 
         Cancellation:
             No node stays.  The other members may have entered by then.
@@ -102,7 +103,7 @@ class DoubleBarrier:
         checked_within(within)
         if self._round is not None or self._is_busy:
             raise RuntimeError(f"this member of {self.path} has entered already: leave it first")
-        self._unique = self._own = ""
+        self._unique = ""
         self._round = await self._do(self._enter, within, f"{self.count} members did not come to {self.path}")
 
     async def leave(self, *, within: float | None = None) -> None:
@@ -130,6 +131,7 @@ class DoubleBarrier:
             raise RuntimeError(f"this member of {self.path} has not entered")
         try:
             await self._do(partial(self._leave, entered), within, f"the other members did not leave {self.path}")
+            self._own = ""
         except zkwire.NoAuthError as error:
             error.hint = f"leaving needs READ and DELETE on {self.path}: its node stays until its session ends"
             raise
@@ -151,6 +153,8 @@ class DoubleBarrier:
 
     async def _enter(self, bound: Bound) -> Round:
         """Enter with nodes of ours, one after the other, until one of them is in a round; return the round."""
+        if self._own and not self._unique:  # of a former try: its delete may have been refused
+            await self._delete_own()
         while True:
             names, begun = await self._round_with_us() if self._unique else ([], None)
             if begun is None:
@@ -235,7 +239,7 @@ class DoubleBarrier:
                         if not is_round(found):
                             self._warnings.warn(self._ready, "names no members of a round, so it is deleted")
                         await self._end_round(found)
-                    elif await self._are_members([self._own, present[0]], watches):
+                    elif len(await self._ephemeral([self._own, present[0]], watches)) == 2:
                         bound.must_wait()
                         await watches.next()
                     names = await self._list()
@@ -265,12 +269,12 @@ class DoubleBarrier:
             first = (await self._ephemeral(members))[: self.count]
         return tuple(first) if len(first) == self.count else None
 
-    async def _are_members(self, names: list[str], watches: WatchSet) -> bool:
-        """Watch members for their departure; return whether all of them are there."""
-        return await self._ephemeral(names, watches) == names
-
     async def _ephemeral(self, names: list[str], watches: WatchSet | None = None) -> list[str]:
-        """Return those of `names` that are ephemeral nodes: a persistent one would never leave a round."""
+        """Return those of `names` that are ephemeral nodes: a persistent one would never leave a round.
+
+        Args:
+            watches: Those of their departures.
+        """
         nodes = await read(self._zk, *(GetData(join_path(self.path, name), into=watches) for name in names))
         return [name for name, node in zip(names, nodes, strict=True) if self._is_member(name, node)]
 
@@ -297,7 +301,7 @@ class DoubleBarrier:
         bound.must_wait()
         stat, _ = await self._zk.exists_and_watch(self._ready, into=watches)
         if stat is None:
-            if not await self._are_members([self._own], watches):
+            if not await self._ephemeral([self._own], watches):
                 return False
             await watches.next()
         return True
@@ -339,9 +343,8 @@ class DoubleBarrier:
                 bound.must_wait()
                 with WatchSet() as watches:
                     if self._own in present[1:]:  # the first one is to be the last
-                        with contextlib.suppress(zkwire.NoNodeError):
-                            await self._zk.delete(self._own_path)
-                    if await self._are_members([other], watches):
+                        await self._delete_own()
+                    if await self._ephemeral([other], watches):
                         await watches.next()
             elif self._own not in present:
                 if READY in names:
@@ -354,6 +357,11 @@ class DoubleBarrier:
                     transaction.delete(self._ready)
                 if await self._commit(transaction):
                     return
+
+    async def _delete_own(self) -> None:
+        """Delete our node, and return when it is known to be gone."""
+        with contextlib.suppress(zkwire.NoNodeError):
+            await self._zk.delete(self._own_path)
 
     # -- entering and leaving ---------------------------------------------------------------------------------------
 
@@ -381,9 +389,7 @@ class DoubleBarrier:
 
     async def _list(self) -> list[str]:
         """Return the names of the barrier's children, none if it is missing."""
-        with contextlib.suppress(zkwire.NoNodeError):
-            return await self._zk.get_children(self.path)
-        return []
+        return [*(result((await read(self._zk, GetChildren(self.path)))[0]) or ())]
 
     @property
     def _own_path(self) -> str:

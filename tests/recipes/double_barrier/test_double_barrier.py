@@ -307,6 +307,8 @@ async def test_a_member_that_must_not_delete_its_node_gets_an_error_when_it_leav
         mine, theirs = await pair(stage.zk, stage.other, stage.path)
         with pytest.raises(zkwire.NoAuthError, match=f"leaving needs READ and DELETE on {stage.path}"):
             await theirs.leave(within=5)
+        with pytest.raises(zkwire.NoAuthError, match="delete"):
+            await theirs.enter(within=5)  # with two nodes it would meet itself in a later round
         stage.server.expire(stage.other.session_id)  # until then the first member waits for it
         with pytest.raises(zkwire.NoAuthError, match="needs READ and DELETE"):
             await mine.leave(within=5)
