@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import ClassVar, Final, Self
 
-import zkwire
 from recipes.common.checks import checked_data, same_loop
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import read, result, until_answered
@@ -285,8 +284,6 @@ class Terms:
             await previous.resign()
         if self._is_closed:
             raise StopAsyncIteration
-        if self._zk.state is zkwire.SessionState.CLOSED:
-            raise zkwire.SessionClosedError("the client is closed: make a new one with zkwire.connect")
         try:
             async with asyncio.timeout(None) as self._wait:
                 self._term = Term(self._zk, await self._line.acquire(), is_repeated=True)

@@ -92,4 +92,4 @@ _PRCTL = _load_prctl()
 
 
 def _prctl(option: int, value: int | bytes) -> bool:
-    return _PRCTL is not None and _PRCTL(option, value, 0, 0, 0) == 0
+    return _PRCTL is not None and not _PRCTL(option, value, 0, 0, 0)

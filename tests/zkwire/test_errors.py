@@ -102,6 +102,7 @@ def test_each_exception_has_its_place_in_the_tree() -> None:
         assert parents.pop(name) == (SessionError,)
     assert set(parents.values()) == {(ServerError,)}
     assert set(parents) == {*CODES.values(), "TransactionError"}
+    assert ServerError.code == 0
 
 
 @pytest.mark.parametrize(("code", "name"), CODES.items())

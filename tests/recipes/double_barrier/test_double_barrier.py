@@ -641,3 +641,10 @@ async def test_a_barrier_that_a_person_has_deleted_can_be_left() -> None:
             await stage.other.delete_tree(stage.path)
         await asyncio.gather(leaving, first.leave(within=5))
         assert await stage.other.exists(stage.path) is None
+
+
+async def test_a_member_that_was_gone_when_its_node_was_read_counts_when_it_is_back() -> None:
+    async with scene() as stage:
+        barrier = DoubleBarrier(stage.zk, stage.path, 1)
+        assert not barrier._is_member("a", zkwire.NoNodeError(zkwire.NoNodeError.code))
+        assert barrier._present(("a",), ["a"]) == ["a"]

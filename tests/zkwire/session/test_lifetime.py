@@ -13,49 +13,33 @@ from zkwire.session.keepalive import Lifetime, OnClosed, OnUncertain
 from zkwire.wire.certainty import AckLevel
 
 
-class Session:
-    """A moment at which certainty ends, as a session has one, and the callbacks that were called."""
-
-    def __init__(self, seconds: float) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.certain_until = self._loop.time() + seconds
-        self.on_uncertain = OnUncertain(lambda: self.certain_until)
-        self.called: list[str] = []
-
-    def callback(self, name: str) -> Callable[[], None]:
-        def call() -> None:
-            assert self._loop.time() >= self.certain_until
-            self.called.append(name)
-
-        return call
+def appending(name: str, called: list[str]) -> Callable[[], None]:
+    """Return another function each time."""
+    return lambda: called.append(name)
 
 
 @in_virtual_time
 async def test_each_callback_is_called_once_when_certainty_ends_unless_it_is_discarded() -> None:
-    session = Session(0.2)
-    late = session.callback("late")
-    for callback in (session.callback("first"), lambda: session.on_uncertain.discard(late), late):
-        session.on_uncertain.add(callback)
-    session.on_uncertain.add(session.callback("second"))
+    until, called = asyncio.get_running_loop().time() + 0.2, list[str]()
+    on_uncertain = OnUncertain(lambda: until)
+    late = appending("late", called)
+    for callback in (appending("first", called), lambda: on_uncertain.discard(late), late, appending("second", called)):
+        on_uncertain.add(callback)
     await asyncio.sleep(0.199)
-    assert session.called == []
+    assert called == []
     await asyncio.sleep(0.002)
-    assert session.called == ["first", "second"]
-    session.on_uncertain.check_soon()
+    assert called == ["first", "second"]
+    on_uncertain.check_soon()
     await asyncio.sleep(1.0)
-    assert session.called == ["first", "second"]
+    assert called == ["first", "second"]
 
 
 async def test_each_callback_is_called_once_at_the_end_of_the_session() -> None:
     on_closed, called = OnClosed(), list[str]()
-
-    def callback(name: str) -> Callable[[], None]:
-        return lambda: called.append(name)
-
-    given_up = callback("given up")
-    on_closed.add(callback("first"))
+    given_up = appending("given up", called)
+    on_closed.add(appending("first", called))
     on_closed.add(given_up)
-    on_closed.add(callback("second"))
+    on_closed.add(appending("second", called))
     assert on_closed.error is None
     on_closed.closed(SessionExpiredError("gone"))
     on_closed.discard(given_up)  # in the turn of the end, before it was called
@@ -63,7 +47,7 @@ async def test_each_callback_is_called_once_at_the_end_of_the_session() -> None:
     assert called == []
     await asyncio.sleep(0)
     assert called == ["first", "second"]
-    on_closed.add(callback("late"))
+    on_closed.add(appending("late", called))
     await asyncio.sleep(0)
     assert called == ["first", "second", "late"]
     on_closed.closed(SessionClosedError("closed afterwards"))
