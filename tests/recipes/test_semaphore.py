@@ -91,6 +91,8 @@ async def test_a_node_without_a_number_gets_the_number_of_the_first_client() -> 
         assert len(leases) == 1
         stored = int((await other.get("/s")).data)
         await release(leases[0], await taken(Semaphore(other, "/s", stored)))
+        await other.set("/s", b"")
+        assert await Semaphore(zk, "/s", 2).try_acquire() is not None
 
 
 async def test_while_the_node_has_no_number_the_own_one_says_which_tickets_hold() -> None:

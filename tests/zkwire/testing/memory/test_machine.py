@@ -15,7 +15,7 @@ from zkwire.testing.memory.refusal import Refused
 from zkwire.testing.memory.sessions import Sessions
 from zkwire.wire.multi import MultiRequest
 from zkwire.wire.records import ACL
-from zkwire.wire.requests import CreateRequest
+from zkwire.wire.requests import CreateRequest, CreateTTLRequest
 
 BOB = "bob:ikIaKsbtGweaHnb/jKn7OHqbunM="
 
@@ -87,6 +87,9 @@ async def test_a_transaction_fails_as_a_whole_when_the_create_of_a_plain_node_ha
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         with pytest.raises(zkwire.MarshallingError):
             await zk._session.requests.submit(MultiRequest([CreateRequest("/a", b"", zkwire.OPEN_ACL, flags)]))
+        await zk._session.requests.submit(MultiRequest([CreateTTLRequest("/b", b"plain", zkwire.OPEN_ACL, 0, 5)]))
+        assert (await zk.get("/b")).data == b"plain"
+        assert zk.session_id >> 56 == 1
 
 
 async def test_children_come_in_no_order_that_one_could_rely_on() -> None:

@@ -12,7 +12,8 @@ from zkwire.testing import Server, VirtualClock
 
 
 async def test_a_hold_of_one_reply_lets_earlier_ones_out_and_keeps_later_ones() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+    clock = VirtualClock()  # no time passes
+    async with Server(clock=clock) as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         held = server.hold_replies("create", path="/b")
         before, it, after = (asyncio.create_task(zk.create(path)) for path in ("/a", "/b", "/c"))
         await held.until_hit()
