@@ -19,7 +19,7 @@ def shown(outcome: Outcome) -> str:
 @pytest.mark.limit(400)
 async def test_all_recipes_keep_their_promises_on_an_ensemble_that_is_disturbed(tmp_path: Path) -> None:
     """The seed is one by which the leader and clients are killed, and links of both are stalled."""
-    outcome = await play(Plan("make test 357", 20.0, tmp_path, clients=5))
+    outcome = await play(Plan("make test 357", 12.0, tmp_path, clients=4))
     assert outcome.violations == [], shown(outcome)
     locks = {name for name, what in workload.PROGRESS.items() if what == "acquired"}
     assert locks <= {record.name for record in outcome.records if record.what == "acquired"}

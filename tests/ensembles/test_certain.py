@@ -25,9 +25,10 @@ CLIENTS = 12
 PROBES = 12
 SESSIONS = 3000
 SLOW = (*QUICK_START, "-Xint")  # it ends these sessions in half a second, and a usual server in a hundredth of that
-CREATIONS = (8.0, 16.0, 32.0)  # seconds, tried one after the other; it takes three on an idle machine
+CREATIONS = (6.0, 12.0, 32.0)  # seconds, tried one after the other; it takes three on an idle machine
 BACK = 0.02  # seconds after the server has begun to end the sessions
 AWAY = 0.7
+ATTEMPTS = 4  # a machine that is busy misses the moment
 
 
 CLIENT = "client"
@@ -43,10 +44,24 @@ class Eager(random.Random):
         return min(a, 0.1)
 
 
-@pytest.mark.limit(120)
+@pytest.mark.limit(240)
 @pytest.mark.slow("waits until sessions are due")
 async def test_no_lease_is_certain_in_a_session_that_came_back_while_the_server_ended_it_with_many(path: str) -> None:
     """Pitfall 86: the session is accepted and its writes are committed until its turn comes."""
+    for attempt in range(ATTEMPTS):
+        gone, overlaps = await come_back_while_many_end(f"{path}-{attempt}")
+        assert [seen for seen in overlaps if isinstance(seen, float) and seen] == []
+        if gone:
+            return
+    pytest.fail("no session was resumed, wrote, and was ended anyway: the machine is too busy")
+
+
+async def come_back_while_many_end(path: str) -> tuple[list[str], list[float | BaseException]]:
+    """Have clients come back at the moment at which a server begins to end many sessions, and theirs among them.
+
+    Returns the nodes that sessions of the many wrote after they were resumed and that are gone since, none if the
+    moment was missed; and for how many seconds the lease of each client overlapped.
+    """
     loop = asyncio.get_running_loop()
     links = Links()
     ends = [(number, "server") for number in range(CLIENTS)]
@@ -67,8 +82,9 @@ async def test_no_lease_is_certain_in_a_session_that_came_back_while_the_server_
         # Their last request comes one timeout before the moment at which the sessions are due, or a little earlier.
         await asyncio.sleep(due - TIMEOUT - 0.2 - loop.time())
         await asyncio.gather(*(zk.ping() for zk in clients))
+        if loop.time() > due - TIMEOUT:
+            return [], []
         with links.during("cut", ends):
-            assert loop.time() < due - TIMEOUT
             await asyncio.sleep(due + BACK - loop.time())
         probing = asyncio.to_thread(write_in, server.port, mass[-PROBES:], TIMEOUT, f"{path}-probe-")
 
@@ -86,16 +102,13 @@ async def test_no_lease_is_certain_in_a_session_that_came_back_while_the_server_
         written = await probing
         await asyncio.sleep(due + AWAY - loop.time())
         links.begin("cut", ends)
-        # Otherwise the test has shown nothing: sessions that were resumed wrote, and the server has ended them.
         gone = [node for node in written if await other.exists(node) is None]
-        assert gone
-        assert loop.time() < due + TIMEOUT
+        is_late = loop.time() > due + TIMEOUT
         await asyncio.wait(holding, timeout=due + TIMEOUT + 2 - loop.time())
         links.heal()
         for task in holding:
             task.cancel()
-        overlaps = await asyncio.gather(*holding, return_exceptions=True)
-    assert [seen for seen in overlaps if isinstance(seen, float) and seen] == []
+        return [] if is_late else gone, await asyncio.gather(*holding, return_exceptions=True)
 
 
 async def test_a_new_leader_counts_with_the_timeout_that_the_session_was_made_with(path: str) -> None:

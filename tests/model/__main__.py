@@ -1,4 +1,4 @@
-"""`python -m tests.model [more] [PART OF A NAME]`: the model check of the waiting line, setup by setup.
+"""`python -m tests.model [more] [PART OF A NAME]`: the model checks of the waiting line and of certainty, setup by setup.
 
 With `more` also those that take minutes.  It prints how many states were visited; the exit status is 1 where a promise
 is broken, and the steps that lead there are printed.
@@ -8,23 +8,28 @@ import sys
 import time
 from typing import Final
 
+from tests.model.ensemble import Ensemble
 from tests.model.line import Line
-from tests.model.setups import MORE, SETUPS
+from tests.model.setups import MORE, MORE_TIMES, SETUPS, TIMES
 
 MOST_STATES: Final = 3_000_000
 
 
 def main(arguments: list[str]) -> int:
     """Return the exit status: 0 when no promise is broken."""
-    chosen = SETUPS | MORE if "more" in arguments else SETUPS
+    is_more = "more" in arguments
+    models: dict[str, Line | Ensemble] = {
+        name: Line(setup) for name, setup in (SETUPS | MORE if is_more else SETUPS).items()
+    }
+    models |= {name: Ensemble(times) for name, times in (TIMES | MORE_TIMES if is_more else TIMES).items()}
     parts = [argument for argument in arguments if argument != "more"]
     broken = 0
-    for name, setup in chosen.items():
+    for name, model in models.items():
         if not all(part in name for part in parts):
             continue
         started = time.monotonic()
         try:
-            said = f"{Line(setup).explore(MOST_STATES):>9,} states"
+            said = f"{model.explore(MOST_STATES):>9,} states"
         except AssertionError as error:
             broken += 1
             said = f"BROKEN: {error}"

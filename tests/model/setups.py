@@ -1,7 +1,8 @@
-"""What the model check of the waiting line plays: small enough for every run of the tests, and more on demand."""
+"""What the model checks play: small enough for every run of the tests, and more on demand."""
 
 from typing import Final
 
+from tests.model.ensemble import Times
 from tests.model.line import LOCK, READ, WRITE, Setup
 
 SETUPS: Final = {
@@ -62,3 +63,13 @@ MORE: Final = {
         (LOCK,) * 5, (3, 4), reconnects=1, together=True, settled=True, leaves=(1, 2, 0)
     ),
 }
+
+TIMES: Final = {
+    "exact": Times(horizon=5, requests=3),
+    "buckets": Times(horizon=4, requests=3, in_buckets=True),
+    "election": Times(horizon=3, requests=3, elections=1),
+    "move": Times(horizon=3, requests=2, elections=1, moves=1),
+    "slow client": Times(horizon=3, requests=3, slow_client=True),
+}
+
+MORE_TIMES: Final = {"election, longer": Times(horizon=4, requests=3, elections=1)}

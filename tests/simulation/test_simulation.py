@@ -18,7 +18,7 @@ from tests.simulation.stage import simulated
 pytestmark = pytest.mark.slow("plays hundreds of schedules")
 
 KEPT = sorted((Path(__file__).parent / "kept").glob("*.json"))
-SCHEDULES = 12  # of each scenario
+SCHEDULES = 8  # of each scenario
 
 
 @pytest.fixture(autouse=True)

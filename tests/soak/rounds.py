@@ -180,11 +180,12 @@ class Work:
 async def prepare(zk: zkwire.Client) -> None:
     """Create the persistent nodes that are there at the end of each round.
 
-    Among them are those that a cancelled call may create or not.
+    Among them are those that a cancelled call, or a bounded wait, may create or not.
     """
     # The server keeps statistics for each name below the root that was ever used: new names have a parent.
-    await zk.ensure_path("/watched")
-    await zk.ensure_path("/cancelled")
+    # The parents of locks too: on a busy machine each of the first waits may end before it has created one.
+    for path in ("/watched", "/cancelled", "/lock", "/read-write", "/semaphore", "/election"):
+        await zk.ensure_path(path)
     for name in ("/queue", "/empty"):
         queue = Queue(zk, name)
         await queue.put(b"x")

@@ -67,7 +67,7 @@ async def test_a_leak_is_found(server: RealServer) -> None:
     """All kinds of leaks at once."""
 
     try:
-        samples = [each async for each in soak(server, "test", rounds=10, leaks=list(leaks.LEAKS), quiet=0.0)]
+        samples = [each async for each in soak(server, "test", rounds=8, leaks=list(leaks.LEAKS), quiet=0.0)]
     finally:
         await leaks.stop()
     assert {problem.partition(":")[0] for problem in verdict(samples)} >= leaks.LEAKS.keys()
