@@ -1,4 +1,4 @@
-"""`python -m tests.model [more] [PART OF A NAME]`: the model checks of the waiting line and of certainty, setup by setup.
+"""`python -m tests.model [more] [PART OF A NAME]`: the models of the waiting line and of certainty, setup by setup.
 
 With `more` also those that take minutes.  It prints how many states were visited; the exit status is 1 where a promise
 is broken, and the steps that lead there are printed.
