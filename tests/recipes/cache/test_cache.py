@@ -262,9 +262,7 @@ async def test_entering_within_0_seconds_reads_once_and_does_not_wait_for_anothe
 
 
 @in_virtual_time
-async def test_a_cache_whose_last_answer_comes_just_before_the_connection_breaks_is_entered_when_it_is_current() -> (
-    None
-):
+async def test_a_cache_whose_last_answer_comes_just_before_a_break_is_entered_when_it_is_current() -> None:
     for turns in range(2):
         async with a_client() as (server, zk):
 

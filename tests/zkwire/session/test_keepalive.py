@@ -163,9 +163,7 @@ async def test_a_session_that_is_certain_for_more_than_a_tenth_of_its_timeout_ne
 
 @in_virtual_time
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_a_session_that_is_resumed_by_its_id_becomes_certain_if_its_least_timeout_is_known(
-    is_known: bool,
-) -> None:
+async def test_a_resumed_session_becomes_certain_if_its_least_timeout_is_known(is_known: bool) -> None:
     async with a_client() as (server, former):
         key, least = (former.session_id, former.session_password), former.least_timeout
         await former.close(keep_session=True)

@@ -51,9 +51,7 @@ async def test_a_server_is_left_at_once_if_nothing_is_in_flight(
 
 
 @in_virtual_time
-async def test_a_connection_that_is_lost_while_its_server_is_being_left_does_not_keep_the_client_at_the_next_one() -> (
-    None
-):
+async def test_a_connection_lost_while_its_server_is_left_does_not_keep_the_client_at_the_next_one() -> None:
     async with a_client("a") as (server, zk):
         server.is_holding = True
         creating = asyncio.ensure_future(zk.create("/a"))

@@ -206,9 +206,7 @@ async def test_a_credential_whose_caller_is_cancelled_is_shown_only_if_it_was_se
 
 @in_virtual_time
 @pytest.mark.parametrize(("has_server", "seconds"), [(True, 0.0), (False, 1.0)])
-async def test_a_client_whose_task_is_cancelled_from_outside_closes_its_session(
-    has_server: bool, seconds: float
-) -> None:
+async def test_a_client_whose_task_is_cancelled_from_outside_is_closed(has_server: bool, seconds: float) -> None:
     async with a_client() as (server, zk):
         if not has_server:
             server.refused = {"a", "b"}
