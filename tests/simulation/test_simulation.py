@@ -1,6 +1,5 @@
 """Some hundreds of schedules of each run, and those that have failed in the past; `make simulate` plays many more."""
 
-import dataclasses
 import gc
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,7 +60,3 @@ def test_a_wrong_line_is_found_and_the_schedule_is_shortened() -> None:
         assert short.faults == ()  # two players are enough
         assert play(short) == play(from_json(short.to_json()))
     assert play(short).failure is None
-
-
-def test_a_schedule_without_faults_is_calm_from_the_beginning() -> None:
-    assert dataclasses.replace(make("lock", 1), faults=()).calm == 0.0

@@ -32,11 +32,6 @@ def test_what_grows_is_seen(name: str, a_round: float) -> None:
     assert [problem.partition(":")[0] for problem in verdict(grown)] == [name]
 
 
-def test_few_samples_are_no_verdict() -> None:
-    with pytest.raises(ValueError, match="too few"):
-        verdict(FLAT[:7])
-
-
 @pytest.fixture(scope="module")
 def server() -> Iterator[RealServer]:
     # An empty container that the server deletes between two samples would make the first one smaller than the last.

@@ -7,6 +7,7 @@ import pytest
 import zkwire
 from tests.support.client import states_until
 from tests.support.recipes import no_task_stays
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import AuthFailedError, SessionState
 from zkwire.testing import Server
 
@@ -91,3 +92,12 @@ async def test_a_connection_that_breaks_during_the_exchange_is_followed_by_anoth
                 assert await zk.exists("/a") is None
             assert lost.hits == 1
         assert mechanism.given == ["127.0.0.1", "127.0.0.1", b""]
+
+
+@in_virtual_time
+async def test_no_ping_interrupts_a_slow_exchange() -> None:
+    async with a_client(sasl=Scripted(b"first")) as (server, zk):
+        server.drop()
+        server.latency = lambda: zk.session_timeout * 0.4 if len(server.requests) == 2 else 0.0
+        await zk.sync("/")
+        assert [sent.name for sent in server.requests][:3] == ["connect", "sasl", "sync"]
