@@ -52,15 +52,15 @@ async def test_a_request_sent_after_add_auth_has_the_identity_without_waiting(zo
 
 async def test_a_credential_whose_answer_is_lost_is_sent_again_pitfall_57(zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        for fault in (proxy.drop_after, proxy.drop_before):
+        for fault, identity in ((proxy.drop_after, BOB), (proxy.drop_before, b"eve:pw")):
             lost = fault("auth")
-            await zk.add_auth("digest", BOB)
+            await zk.add_auth("digest", identity)
             assert lost.hits == 1
         again = proxy.drop_after("auth", nth=2)  # lost again, when it is sent for the second time
         proxy.drop()
         await zk.ping()
         await again.until_hit()
-        assert await identities(zk) == {("digest", "bob")}
+        assert await identities(zk) == {("digest", "bob"), ("digest", "eve")}
 
 
 # Refusals
