@@ -198,7 +198,7 @@ async def read(zk: zkwire.Client) -> None:
     """Read all the time, and write nothing, on a connection that lasts."""
     while True:
         await zk.get("/")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.1)
 
 
 async def disturb(clients: dict[str, zkwire.Client], links: Links, hosts: str, rng: random.Random) -> None:

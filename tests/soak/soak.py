@@ -85,4 +85,4 @@ async def _quiet(hosts: str, within: float) -> None:
                 is_quiet = not (there["watches"] or there["ephemerals"])
                 if is_quiet and there["sessions"] == CLIENTS + 2:  # the reader, and this question
                     return
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)

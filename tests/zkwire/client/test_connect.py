@@ -141,6 +141,7 @@ async def open_nothing(*_: object) -> Any:
         ({"session_id": -(2**63) - 1}, ValueError, "session_id must be an int of 64 bits, not -9223372036854775809"),
         ({"session_id": 5}, ValueError, "to resume session 0x5, give its session_password of 16 bytes"),
         ({"session_password": bytes(16)}, ValueError, "a session_password needs a session_id"),
+        ({"session_id": 5, "session_password": bytes(16), "least_timeout": 0}, ValueError, "least_timeout must be a"),
         ({"ssl": TLS, "open_link": open_nothing}, ValueError, "give ssl or open_link, not both"),
         ({"ssl": TLS, "follow_config": True}, ValueError, "follow_config cannot be used with ssl"),
         ({"sasl": 5}, TypeError, "sasl must have the methods start and step, as zkwire.DigestMD5 has; a int has not"),
