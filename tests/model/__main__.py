@@ -17,11 +17,9 @@ MOST_STATES: Final = 3_000_000
 
 def main(arguments: list[str]) -> int:
     """Return the exit status: 0 when no promise is broken."""
-    is_more = "more" in arguments
-    models: dict[str, Line | Ensemble] = {
-        name: Line(setup) for name, setup in (SETUPS | MORE if is_more else SETUPS).items()
-    }
-    models |= {name: Ensemble(times) for name, times in (TIMES | MORE_TIMES if is_more else TIMES).items()}
+    setups, times = (SETUPS | MORE, TIMES | MORE_TIMES) if "more" in arguments else (SETUPS, TIMES)
+    models: dict[str, Line | Ensemble] = {name: Line(setup) for name, setup in setups.items()}
+    models |= {name: Ensemble(each) for name, each in times.items()}
     parts = [argument for argument in arguments if argument != "more"]
     broken = 0
     for name, model in models.items():
