@@ -9,7 +9,7 @@ from typing import Final
 from tests.simulation.ensemble.process import Process
 
 _STALLS: Final = 0.01  # how often a flush takes much longer
-_STALL: Final = 40  # up to so many times the usual time
+LONGEST: Final = 80  # and so many times the usual time at most
 
 
 class Disk:
@@ -39,7 +39,7 @@ class Disk:
         rng = self._process.world.rng
         seconds = 2 * self._seconds * rng.random()
         if rng.random() < _STALLS:
-            seconds *= _STALL
+            seconds *= LONGEST / 2
         batch, self._waiting = self._waiting, []
         self._is_flushing = True
         self._process.after(seconds, self._done, batch)

@@ -13,6 +13,7 @@ from recipes import Lock, LockLostError, ReentrantLock, TryLock
 from recipes.line.locking import Locking
 from recipes.try_lock import LockTakenError
 from tests.simulation.checks import Guard
+from tests.simulation.ensemble.disk import LONGEST
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios.settling import passing, refused
 from tests.simulation.schedule import Step
@@ -135,8 +136,9 @@ class HeldScenario(Scenario):
         shape = schedule.shape
         # A disk may stall, requests may wait for their order, a server may refuse some.
         patience = _FREE_WITHIN + 50 * (shape.flush + shape.ordering) + 2 * shape.stall
-        # A client whose chain is broken waits until the leader has ended its witness, twice at most.
-        if schedule.faults or shape.stall:
+        # A client whose chain is broken waits until the leader has ended its witness, twice at most.  When the disks of
+        # a quorum stall at a time, nothing is committed: sessions end, and their nodes stay until the leader ends them.
+        if schedule.faults or shape.stall or LONGEST * shape.flush > shape.tick:
             patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * 5 * shape.tick + shape.ending
         seen, since = -1, world.now
         while not await self.do_try(player, step):
