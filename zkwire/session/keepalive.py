@@ -385,7 +385,7 @@ class Keepalive:
         peer = Address(*link.peer)
         config = await self.requests.submit(GetDataRequest(CONFIG, False))
         return is_listed(config.data or b"", peer.port, (peer.host, self._address.host)) and await probe.is_learner(
-            self.open_link, peer, timing.connect_within(link.connection.timeout, 1)
+            self.open_link, peer, timing.dead_after(link.connection.timeout)
         )
 
     def _mend(self, after: float = 0.0) -> asyncio.Task[None]:
@@ -397,7 +397,7 @@ class Keepalive:
         """Have the leader end a witness, then commit a write of this session: see Certainty.witnessed."""
         await asyncio.sleep(after)
         while (link := self.requests.link) and (certainty := link.connection.certainty) and certainty.is_broken:
-            within = timing.connect_within(link.connection.timeout, 1)
+            within = timing.dead_after(link.connection.timeout)
             begun = self._loop.time()
             try:
                 await self.make_witness(self.open_link, self._address, within).run()
