@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from functools import partial
 from typing import Final, Self
@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import zkwire
 from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
-from recipes.common.checks import check_number, checked_within
+from recipes.common.checks import check_number, checked_function, checked_within
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
 from zkwire import Client, GetChildren, GetData, Node, SessionState, validate_path
@@ -117,6 +117,13 @@ class Cache:
         path: The uppermost node, which need not exist.
         recursive: Whether everything below it belongs to the mirror, or only its children.
         depth: Instead of that, how many levels below it do: 0 for the node alone.
+        where: Which nodes below `path` belong to it, None for all: a function that is given a path, as `get` takes it,
+            and returns whether the node is kept.  One that is left out is not read, and nothing below it is asked for.
+            The answer for a path must never change.  An error that it raises ends the cache: entering, `changes` and
+            the end of the block raise it.
+        data: Whether the nodes' data is read.  If not, each `node.data` is b"", `stat.data_length` shows how much there
+            is, and a change of the data is reported by the Stat alone.  Servers before 3.8.4 and 3.9.2 give the Stat
+            also of nodes that may not be read.
         within: How many seconds entering may take, None for any time; 0 reads the nodes once, however long that takes,
             and not again when the connection is lost meanwhile.
 
@@ -143,18 +150,26 @@ class Cache:
         recursive: bool = True,
         *,
         depth: int | None = None,
+        where: Callable[[str], bool] | None = None,
+        data: bool = True,
         within: float | None = None,
     ) -> None:
+        if not isinstance(data, bool):
+            raise TypeError(f"data says whether the nodes' data is read, True or False, not {data!r}")
         if depth is not None:
             check_number("depth is a number of levels from 0, or None", depth, 0)
         if not recursive and depth is not None and depth > 1:
             raise ValueError(f"a cache that is not recursive has at most 1 level below its node, not {depth}")
         self.path: str = validate_path(path)
         self._zk = zk.unlimited
-        self._mirror = Mirror(self.path, depth if recursive or depth is not None else 1)
+        depth = depth if recursive or depth is not None else 1
+        self._mirror = Mirror(self.path, depth, checked_function("where", where))
+        self._has_data = data
         self._within = checked_within(within)
         self._streams: WeakSet[ChangeStream] = WeakSet()
-        self._nodes_per_request = _NODES_PER_REQUEST
+        # A multiRead reads data and names only, so each Stat is a request of its own.
+        self._nodes_per_request = _NODES_PER_REQUEST if data else 1
+        self._requests_at_a_time: int = _REQUESTS_AT_A_TIME if data else _REQUESTS_AT_A_TIME * _NODES_PER_REQUEST
         self._awaits_resync = False  # from the loss of the connection until the watch is set again
         self._session_id = 0  # in which the watch was set last
         self._work = asyncio.Event()  # there may be something to read
@@ -181,7 +196,7 @@ class Cache:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, *trace: object) -> None:
         failure = await self._stop()
         if error is None and failure is not None and not isinstance(failure, zkwire.ZooKeeperError):
-            raise failure  # a bug in the cache, which must not stay unseen
+            raise failure  # a bug in the cache or in `where`, which must not stay unseen
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -292,7 +307,7 @@ class Cache:
     async def _read_once(self) -> None:
         """Send what is to be read, in several requests at a time, and give the mirror the answers in their order."""
         size = self._nodes_per_request
-        questions = self._mirror.next_questions(size * _REQUESTS_AT_A_TIME)
+        questions = self._mirror.next_questions(size * self._requests_at_a_time)
         batches = [questions[at : at + size] for at in range(0, len(questions), size)]
         asks = [until_answered(self._zk, partial(self._ask, batch), renews=False) for batch in batches]
         outcomes = await asyncio.gather(*asks, return_exceptions=True)
@@ -313,11 +328,7 @@ class Cache:
                 raise outcome
 
     async def _ask(self, batch: Sequence[Question]) -> list[Answer]:
-        reads: list[GetData | GetChildren] = []
-        for path, lists in batch:
-            reads += [GetData(path), GetChildren(path)] if lists else [GetData(path)]
-        results = iter(await self._zk.get_many(reads))
-        answers = [Answer(next(results), next(results) if question.lists else ()) for question in batch]
+        answers = await self._read_many(batch) if self._has_data else [await self._read_stat(*each) for each in batch]
         # A node that is missing, or that this client may not read, is not part of the mirror.  A cache that may not
         # even read its own node is probably a mistake: say so when it is entered.
         for question, (node, _) in zip(batch, answers, strict=True):
@@ -326,6 +337,25 @@ class Cache:
             if not isinstance(node, Node | zkwire.NoNodeError | zkwire.NoAuthError):
                 raise node
         return answers
+
+    async def _read_many(self, batch: Sequence[Question]) -> list[Answer]:
+        reads: list[GetData | GetChildren] = []
+        for path, lists in batch:
+            reads += [GetData(path), GetChildren(path)] if lists else [GetData(path)]
+        results = iter(await self._zk.get_many(reads))
+        return [Answer(next(results), next(results) if question.lists else ()) for question in batch]
+
+    async def _read_stat(self, path: str, lists: bool) -> Answer:
+        try:
+            if lists:
+                names, stat = await self._zk.get_children_and_stat(path)
+                return Answer(Node(b"", stat), names)
+            found = await self._zk.exists(path)
+            if found is None:
+                raise zkwire.NoNodeError(zkwire.NoNodeError.code, path)
+            return Answer(Node(b"", found))
+        except (zkwire.NoNodeError, zkwire.NoAuthError) as error:
+            return Answer(error)
 
     def _deliver(self, changes: list[CacheChange]) -> None:
         if changes:

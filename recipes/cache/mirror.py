@@ -14,7 +14,7 @@ The rules:
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -75,11 +75,13 @@ class Mirror:
     Args:
         root: The path of the uppermost node.
         depth: How many levels below it belong to the mirror, None for all.
+        where: Whether a node below it belongs to the mirror, given its path; asked only if its parent does.
     """
 
-    def __init__(self, root: str, depth: int | None = None) -> None:
+    def __init__(self, root: str, depth: int | None = None, where: Callable[[str], bool] | None = None) -> None:
         self.root = root
         self.depth = depth
+        self._where: Callable[[str], bool] = where or (lambda path: True)
         self.nodes: dict[str, Node] = {}
         self._names: dict[str, set[str]] = {}  # of the children of each node
         self._wanted: dict[str, None] = {root: None}  # to be read, in this order
@@ -115,8 +117,8 @@ class Mirror:
             return []
         if event.type is WatchEventType.DELETED:
             return self._handle_deletion(path, zxid)
-        # If the parent is not known, a listing will find it, and then this node.
-        if path == self.root or self._is_covered(parent):
+        # If the parent is not known, it is left out, or a listing will find it, and then this node.
+        if path == self.root or (self._is_covered(parent) and (self._is_covered(path) or self._where(path))):
             # CHANGED for an unknown node: the event of its creation was missed, and so may be those of its children.
             missed_creation = event.type is WatchEventType.CHANGED and not self._is_covered(path)
             self._want(path, zxid, lists=missed_creation, may_be_new=True)
@@ -203,7 +205,7 @@ class Mirror:
         if not isinstance(answer.names, ServerError):
             for name in answer.names:
                 child = join_path(path, name)
-                if not self._is_covered(child):
+                if not self._is_covered(child) and self._where(child):
                     self._wanted[child] = None
                     self._unlisted.add(child)
         return changes

@@ -5,9 +5,13 @@ woken. asyncio.Lock and asyncio.Event do the same check, but only when they have
 """
 
 import asyncio
+from collections.abc import Callable
+from inspect import iscoroutinefunction
 from math import inf
 from types import UnionType
-from typing import Any
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def current_task() -> asyncio.Task[Any]:
@@ -59,6 +63,17 @@ def checked_data(data: bytes) -> bytes:
     if not isinstance(data, bytes):
         raise TypeError(f"data is bytes, not {data!r}")
     return data
+
+
+def checked_function(what: str, function: F | None) -> F | None:
+    """Return `function` if it can be called and asked for its result, without `await`, or is None.
+
+    Raises:
+        TypeError: if it is anything else: the coroutine of an async function would be taken for its result.
+    """
+    if function is not None and (not callable(function) or iscoroutinefunction(function)):
+        raise TypeError(f"{what} is a function that is not async, or None, not {function!r}")
+    return function
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

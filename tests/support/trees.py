@@ -30,13 +30,15 @@ def shown(cache: Cache, path: str | None = None) -> dict[str, Node]:
     return found
 
 
-async def until_equal(cache: Cache, zk: Client, limit: float = 15.0) -> None:
-    """Wait until the cache shows exactly the tree at the server."""
+async def until_equal(cache: Cache, zk: Client, limit: float = 15.0, *, data: bool = True) -> None:
+    """Wait until the cache shows exactly the tree at the server, with or without the nodes' data."""
     there: dict[str, Node] = {}
 
     async def is_equal() -> bool:
         nonlocal there
-        there = await tree(zk, cache.path)
+        there = {
+            path: Node(node.data if data else b"", node.stat) for path, node in (await tree(zk, cache.path)).items()
+        }
         return cache.is_current and shown(cache) == there
 
     await until(is_equal, limit=limit, what=lambda: f"{len(shown(cache))} nodes are shown, {len(there)} exist")

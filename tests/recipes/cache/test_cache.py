@@ -140,12 +140,13 @@ async def test_the_root_of_the_server_can_be_cached(path: str) -> None:
         assert shown(cache) == {path: await zk.get(path) for path in ("/", "/a", "/zookeeper")}
 
 
-async def test_a_node_that_may_not_be_read_is_not_shown_and_its_siblings_are(hosts: str, path: str) -> None:
+@pytest.mark.parametrize("data", [True, False])
+async def test_a_node_that_may_not_be_read_is_not_shown_and_its_siblings_are(hosts: str, path: str, data: bool) -> None:
     async with zkwire.connect(hosts) as zk, zkwire.connect(hosts, auth=[("digest", b"me:pw")]) as owner:
         await owner.create(f"{path}/mine/too", make_parents=True)
         await owner.create(f"{path}/yours")
         await owner.set_acl(f"{path}/mine", zkwire.CREATOR_ALL_ACL)
-        async with Cache(zk, path) as cache:
+        async with Cache(zk, path, data=data) as cache:
             assert sorted(shown(cache)) == [path, f"{path}/yours"]
             changes = cache.changes()
             await owner.set_acl(f"{path}/mine", zkwire.OPEN_ACL)  # no event reports this
@@ -156,12 +157,122 @@ async def test_a_node_that_may_not_be_read_is_not_shown_and_its_siblings_are(hos
             ]
         await owner.set_acl(path, zkwire.CREATOR_ALL_ACL)
         with pytest.raises(zkwire.NoAuthError) as refused:
-            async with Cache(zk, path):
+            async with Cache(zk, path, data=data):
                 pass
         assert refused.value.path == path
 
 
+# -- what is left out -------------------------------------------------------------------------------------------------
+
+
+async def test_what_is_left_out_is_neither_read_nor_kept(hosts: str, path: str) -> None:
+    """Nor is anything below it asked for, nor any node asked about that is known."""
+    async with Proxy(hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(hosts) as other:
+        await other.create(f"{path}/tmp/deep/deeper", make_parents=True)
+        await other.create(f"{path}/a/tmp", make_parents=True)
+        asked = []
+
+        def where(each: str) -> bool:
+            asked.append(each)
+            return not each.endswith("/tmp")
+
+        since = proxy.mark()
+        async with Cache(zk, path, where=where) as cache:
+            assert proxy.requests(since) == ["addWatch"] + 2 * ["multiRead"]
+            assert sorted(asked) == [f"{path}/a", f"{path}/a/tmp", f"{path}/tmp"]  # each once, and none below
+            assert list(shown(cache)) == list(cache._mirror.nodes) == [path, f"{path}/a"]
+            for each in (f"{path}/tmp", f"{path}/tmp/deep"):
+                assert cache.get(each) is None
+                assert cache.children(each) is None
+            changes = cache.changes()
+            since = proxy.mark()
+            await other.set(f"{path}/tmp", b"1")
+            await other.create(f"{path}/tmp/deep/b")
+            await other.delete_tree(f"{path}/tmp/deep")
+            await other.set(f"{path}/a", b"1")
+            assert described(await take(changes, 1)) == [("CHANGED", f"{path}/a", b"", b"1")]
+            assert proxy.requests(since) == ["multiRead"]
+            proxy.drop()
+            await other.create(f"{path}/a/b")
+            await other.create(f"{path}/b")
+            assert {change.path for change in await take(changes, 2)} == {f"{path}/a/b", f"{path}/b"}
+            await until(lambda: cache.is_current)
+            assert sorted(shown(cache)) == [path, f"{path}/a", f"{path}/a/b", f"{path}/b"]
+            assert not [each for each in asked if "tmp/" in each]
+            assert asked.count(f"{path}/a") == 1
+
+
+async def test_without_data_only_stats_are_read_and_a_change_of_the_data_is_reported_by_them(
+    hosts: str, path: str
+) -> None:
+    async with Proxy(hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(hosts) as other:
+        await other.create(f"{path}/a/b", b"123", make_parents=True)
+        since = proxy.mark()
+        async with Cache(zk, path, data=False) as cache:
+            assert proxy.requests(since) == ["addWatch"] + 3 * ["getChildren2"]
+            node = cache.get(f"{path}/a/b")
+            assert node is not None
+            assert (node.data, node.stat.data_length) == (b"", 3)
+            changes = cache.changes()
+            since = proxy.mark()
+            await other.set(f"{path}/a/b", b"12")
+            [change] = await take(changes, 1)
+            assert change.type is CHANGED
+            assert change.after is not None
+            assert (change.after.data, change.after.stat.data_length, change.after.stat.version) == (b"", 2, 1)
+            assert proxy.requests(since) == ["exists"]
+            proxy.drop()
+            await other.delete(f"{path}/a/b")
+            await other.create(f"{path}/a/c", b"1")
+            assert [(c.type, c.path) for c in await take(changes, 2)] == [
+                (DELETED, f"{path}/a/b"),
+                (CREATED, f"{path}/a/c"),
+            ]
+            await until_equal(cache, other, data=False)
+        since = proxy.mark()
+        async with Cache(zk, path, depth=1, data=False) as cache:
+            assert proxy.requests(since)[-3:] == ["addWatch", "getChildren2", "exists"]
+            assert list(shown(cache)) == [path, f"{path}/a"]
+
+
+async def test_many_nodes_are_read_without_data_at_a_time() -> None:
+    async with Server() as server, zkwire.connect(server.hosts) as zk:
+        await asyncio.gather(*(zk.create(f"/a/{number}", make_parents=True) for number in range(100)))
+        async with server.hold_replies("exists") as held:
+            entering = asyncio.create_task(Cache(zk, "/a", depth=1, data=False).__aenter__())
+            await until(lambda: held.hits == 100, limit=3)  # before the client connects again
+        cache = await entering
+        assert len(cache.children("/a") or ()) == 100
+        await cache.__aexit__(None, None, None)
+        async with Cache(zk, "/b", depth=0, data=False) as cache:
+            assert cache.get("/b") is None
+
+
+async def test_an_error_of_where_is_raised_by_entering_by_changes_and_by_the_block() -> None:
+    def where(path: str) -> bool:
+        return {"/r/a": True}[path]
+
+    async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():
+        await zk.create("/r/a", make_parents=True)
+        with body_raises(KeyError, match="/r/b"):
+            async with Cache(zk, "/r", where=where) as cache:
+                changes = cache.changes()
+                await zk.create("/r/b")
+                with pytest.raises(KeyError, match="/r/b"):
+                    await anext(changes)
+                assert not cache.is_current
+                assert list(shown(cache)) == ["/r", "/r/a"]
+        with pytest.raises(KeyError, match="/r/b"):
+            await Cache(zk, "/r", where=where).__aenter__()
+        await zk.ping()  # the client goes on
+        await no_watch_stays(server.hosts)
+
+
 # -- use and misuse ---------------------------------------------------------------------------------------------------
+
+
+async def not_a_filter(path: str) -> bool:
+    return bool(path)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +286,9 @@ async def test_a_node_that_may_not_be_read_is_not_shown_and_its_siblings_are(hos
         ({"depth": 2, "recursive": False}, ValueError),
         ({"within": -1}, ValueError),
         ({"within": True}, TypeError),
+        ({"where": "/a/b"}, TypeError),
+        ({"where": not_a_filter}, TypeError),
+        ({"data": b""}, TypeError),
     ],
     ids=str,
 )

@@ -71,17 +71,18 @@ class World:
     Events may reach the mirror ahead of answers that were sent before them, because another task delivers them.
     """
 
-    def __init__(self, rng: random.Random, gives_zxids: bool, depth: int | None) -> None:
+    def __init__(self, rng: random.Random, gives_zxids: bool, depth: int | None, left_out: str) -> None:
         self.rng = rng
         self.tree = Tree()
         self.gives_zxids = gives_zxids
         self.depth = depth
+        self.left_out = left_out  # the name of the nodes that are left out, with what is below them
         self.asked: deque[Question] = deque()  # sent by the client, and not yet carried out
         self.unanswered: list[Question] = []  # in the order in which they were asked
         self.wire: deque[WatchEvent | str | tuple[Question, Answer]] = deque()
         self.is_up = True
         self.session = self.resynced = 1
-        self.mirror = Mirror(ROOT, depth)
+        self.mirror = Mirror(ROOT, depth, self.where if left_out else None)
         self.shown: dict[str, Node] = {}  # according to the changes
         self.newest: dict[str, int] = {}
         self.former: dict[str, Node] = {}  # known in the former session
@@ -141,8 +142,17 @@ class World:
 
     # -- the client ---------------------------------------------------------------------------------------------------
 
+    def where(self, path: str) -> bool:
+        assert path != ROOT
+        assert self.is_wanted(above(path))
+        return path.rpartition("/")[2] != self.left_out
+
+    def is_wanted(self, path: str) -> bool:
+        return not self.left_out or self.left_out not in path.removeprefix(ROOT).split("/")
+
     def ask(self) -> None:
         questions = self.mirror.next_questions(self.rng.choice([1, 2, 100]))
+        assert all(self.is_wanted(question.path) for question in questions)
         assert not {question.path for question in questions} & {question.path for question in self.unanswered}
         self.asked.extend(questions)
         self.unanswered.extend(questions)
@@ -259,18 +269,25 @@ class World:
         assert self.mirror.nodes == {
             path: there
             for path, there in self.tree.nodes.items()
-            if self.depth is None or path.count("/") - level <= self.depth
+            if self.is_wanted(path) and (self.depth is None or path.count("/") - level <= self.depth)
         }
 
 
 @examples(400)
-@given(seed=st.integers(0, 2**32), gives_zxids=st.booleans(), depth=st.sampled_from([None, None, None, 0, 1, 2]))
+@given(
+    seed=st.integers(0, 2**32),
+    gives_zxids=st.booleans(),
+    depth=st.sampled_from([None, None, None, 0, 1, 2]),
+    left_out=st.sampled_from(["", "", "a", "b"]),
+)
 def test_in_the_end_the_mirror_equals_the_tree_whatever_happens(
-    seed: int, gives_zxids: bool, depth: int | None
+    seed: int, gives_zxids: bool, depth: int | None, left_out: str
 ) -> None:
-    """At no time does it show a node without its parent, an older state than before, or a state that no change has."""
+    """What is left out is neither asked for nor kept.
+
+    At no time does it show a node without its parent, an older state than before, or a state that no change has."""
     rng = random.Random(seed)
-    world = World(rng, gives_zxids, depth)
+    world = World(rng, gives_zxids, depth, left_out)
     for _ in range(4):
         for _ in range(rng.randrange(60)):
             world.step()

@@ -1,6 +1,7 @@
 """Plays of the recipes that are no locks and no queue: barriers, values, groups, kept nodes, mirrors and partitions."""
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import zkwire
@@ -159,17 +160,17 @@ async def keep_a_node(stage: Scene) -> None:
 # -- cache ------------------------------------------------------------------------------------------------------------
 
 
-async def follow_a_tree(stage: Scene) -> None:
+async def follow_a_tree(stage: Scene, *, data: bool = True) -> None:
     """Follow the changes of another client."""
     await stage.other.create(f"{stage.path}/a/b", b"1", make_parents=True)
     try:
-        async with Cache(stage.zk, stage.path) as cache:
+        async with Cache(stage.zk, stage.path, data=data) as cache:
             await stage.other.set(f"{stage.path}/a", b"2")
             await stage.other.create(f"{stage.path}/a/c", b"3")
-            await until_equal(cache, stage.other, limit=10)
+            await until_equal(cache, stage.other, limit=10, data=data)
             await stage.other.delete(f"{stage.path}/a/b")
             await stage.other.create(f"{stage.path}/d", b"4")
-            await until_equal(cache, stage.other, limit=10)
+            await until_equal(cache, stage.other, limit=10, data=data)
     finally:
         await stage.other.delete_tree(stage.path)
 
@@ -229,6 +230,13 @@ ENTRIES: Final = [
     Entry(
         "cache, a tree",
         follow_a_tree,
+        {CUT, EXPIRE, REFUSE},
+        steps=6,
+        lost=(SessionExpiredError,),
+    ),
+    Entry(
+        "cache, without data",
+        partial(follow_a_tree, data=False),
         {CUT, EXPIRE, REFUSE},
         steps=6,
         lost=(SessionExpiredError,),
