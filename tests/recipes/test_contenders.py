@@ -4,13 +4,26 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from copy import copy
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Contender, Election, Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock, TryLock
+from recipes import (
+    Contender,
+    Election,
+    Lock,
+    MultiLock,
+    Queue,
+    ReadWriteLock,
+    Semaphore,
+    TimedLease,
+    TimedLock,
+    TryLock,
+)
 from recipes.common.this_process import describe
 from recipes.line.contenders import DIAGNOSTICS
 from recipes.line.locking import Locking
@@ -112,6 +125,58 @@ async def test_strangers_are_left_out_or_count_as_tickets(caplog: pytest.LogCapt
         assert (waiter.path, waiter.data, waiter.owns) == (ticket, b"data", False)
         assert re.search(r"no-ticket.* is not ephemeral", caplog.text)
         assert re.search(r"x-0000000001 .*must not be read", caplog.text)
+
+
+# -- removing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL.keys())
+async def test_a_holder_that_is_removed_is_told_and_the_next_one_is_served(
+    make: Callable[[Client, str], Locking[Any]], zookeeper: RealServer, path: str
+) -> None:
+    """The holder is told, the next one is served."""
+    async with two_real_clients(zookeeper) as (zk, other):
+        lease = await make(zk, path).acquire()
+        waiting = await start_waiting(zk, make(other, path), 2)
+        if isinstance(lease, TimedLease):
+            await lease.extend(60)  # its node has another version now
+        (holder, _) = await make(zk, path).contenders()
+        if isinstance(lease, TimedLease):
+            await lease.extend(60)
+        assert await holder.remove()
+        assert (await lease.lost()).why == "another client has deleted it"
+        (await waiting).check()
+        assert not await holder.remove()
+        await (await waiting).release()
+
+
+async def test_no_other_ticket_than_the_one_that_was_shown_is_removed() -> None:
+    async with scene(P) as stage:
+        job = TryLock(stage.zk, P)
+        lease = await job.acquire()
+        (holder,) = await job.contenders()
+        await lease.release()
+        later = await TryLock(stage.other, P).acquire()
+        assert not await holder.remove()
+        (new,) = await job.contenders()
+        for refusal in (zkwire.NoNodeError, zkwire.BadVersionError):
+            with stage.server.answering("delete", refusal, session=stage.zk.session_id, times=1):
+                assert await new.remove()
+        assert await later.lost() is not None
+
+
+async def test_a_copy_and_a_claim_of_a_queue_are_not_removed() -> None:
+    async with two_clients() as (zk, _):
+        queue = Queue(zk, P)
+        await queue.put(b"1")
+        async with queue.claim() as item, Lock(zk, f"{P}/lock") as lease:
+            (holder,), (claim,) = await Lock(zk, f"{P}/lock").contenders(), await queue.claims()
+            for unbound in (claim, replace(holder, data=b""), copy(holder)):
+                with pytest.raises(RuntimeError, match=rf"^{unbound.path}: neither a copy nor a queue's claim"):
+                    await unbound.remove()
+            assert asdict(holder)["path"] == lease.path
+            lease.check()
+            item.check()
 
 
 # -- the message of a TimeoutError ----------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def test_arguments_that_are_not_understood(words: str, capfd: Capture) -> None:
 
 
 def test_help_is_no_error(capfd: Capture) -> None:
-    for verb in ("run", "elect", "show", "leader"):
+    for verb in ("run", "elect", "show", "leader", "break"):
         status, out, err = zklock(capfd, verb, "--help")
         assert (status, err) == (0, "")
         assert out.startswith(f"usage: zklock {verb} ")

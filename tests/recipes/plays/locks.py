@@ -256,6 +256,24 @@ async def enter_as_a_crowd(stage: Scene) -> None:
 CROWD: Final = 5
 
 
+# -- an operator ------------------------------------------------------------------------------------------------------
+
+
+async def look_at_a_holder(stage: Scene) -> None:
+    stage.kept["lease"] = await Lock(stage.other, stage.path).acquire()
+    (stage.kept["holder"],) = await Lock(stage.zk, stage.path).contenders()
+
+
+async def remove_the_holder(stage: Scene) -> None:
+    assert await stage.kept["holder"].remove()
+    assert await stage.kept["lease"].lost() is not None
+
+
+async def see_it_removed(stage: Scene) -> None:
+    await stage.kept["holder"].remove()
+    await hold_a_lock(stage)
+
+
 # -- foreign nodes ----------------------------------------------------------------------------------------------------
 
 FOREIGN: Final = "_c_x-lock-0000000000"
@@ -549,6 +567,7 @@ ENTRIES: Final = [
         afterwards=delete_the_unreadable_node,
         most=60,
     ),
+    Entry("lock, its holder removed", remove_the_holder, EVERY, look_at_a_holder, see_it_removed, steps=3),
     Entry(
         "read lock, tried after a downgrade", try_to_read_after_a_downgrade, EVERY - {FORBID}, lost=LOST, is_slow=True
     ),
