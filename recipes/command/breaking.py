@@ -15,17 +15,15 @@ async def remove_holders(options: argparse.Namespace) -> None:
     """Remove each holder of the lock at the path, if the answer is yes.
 
     Raises:
-        CommandError: if there is no terminal to ask on, nobody holds the lock, or one of the answers was no.
+        CommandError: if there is no terminal to ask on, no holder, or an answer that is no.
     """
     if not options.yes and (sys.stdin is None or not sys.stdin.isatty()):
-        raise CommandError(
-            "there is no terminal to ask on: with --yes it removes the holders without a question", MISUSED
-        )
+        raise CommandError("there is no terminal to ask on: --yes removes the holders without a question", MISUSED)
     async with connected(options) as zk:
         found = await find(zk, options.path)
         holders = [each for each in found.get(options.path, ()) if each.owns]
         if not holders:
-            raise CommandError(f"{options.path}: nobody holds a lock there")
+            raise CommandError(f"{options.path}: no client holds a lock there")
         kept = [each for each in holders if not await _removed(each, options)]
     if kept:
         raise CommandError(f"{options.path}: {len(kept)} of {len(holders)} not removed")

@@ -1,19 +1,24 @@
-"""`zklock break`: it says whom it removes, asks on a terminal, and removes nobody else."""
+"""`zklock break`: it says whom it removes, asks on a terminal, and removes no other client."""
 
+import asyncio
 import os
-import re
 import sys
-import threading
+from argparse import Namespace
 from collections.abc import Iterator
+from contextlib import nullcontext
+from unittest.mock import patch
 
 import pytest
 
 import zkwire
 from recipes import Lock, Semaphore
-from recipes.command.main import main
-from zkwire.blocking import Portal
-from zkwire.testing import ServerProcess
+from recipes.command import breaking
+from tests.support.locks import two_clients
+from tests.support.recipes import until
+from zkwire import Client
+from zkwire.command.options import CommandError
 
+P = "/l"
 Capture = pytest.CaptureFixture[str]
 
 
@@ -27,76 +32,64 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     os.close(ours)
 
 
+async def break_(zk: Client, path: str, *, yes: bool = False) -> None:
+    with patch.object(breaking, "connected", lambda _: nullcontext(zk)):
+        await breaking.remove_holders(Namespace(path=path, yes=yes))
+
+
 @pytest.mark.parametrize(
-    ("answer", "gone"), [(b"y\n", True), (b" YES \n", True), (b"\n", False), (b"yess\n", False), (b"\x04", False)]
+    ("answer", "is_yes"), [(b"y\n", True), (b" YES \n", True), (b"\n", False), (b"yess\n", False), (b"\x04", False)]
 )
-def test_the_holder_that_was_shown_is_removed_after_a_yes(
-    answer: bytes, gone: bool, memory: ServerProcess, path: str, capfd: Capture, terminal: int
+async def test_the_holder_that_was_shown_is_removed_after_a_yes(
+    answer: bytes, is_yes: bool, capsys: Capture, terminal: int
 ) -> None:
-    with Portal() as portal, portal.enter(zkwire.connect(memory.hosts)) as zk:
-        lease = portal.call(portal.call(lambda: Lock(zk, path, data=b"web-1\n")).acquire)
+    """It asks first, and says whom it removes."""
+    async with two_clients() as (zk, other):
+        lease = await Lock(zk, P, data=b"web-1\n").acquire()
         os.write(terminal, answer)
-        assert main(["break", path, "--hosts", memory.hosts]) == (0 if gone else 1)
-        out, err = capfd.readouterr()
+        with nullcontext() if is_yes else pytest.raises(CommandError, match=rf"^{P}: 1 of 1 not removed$"):
+            await break_(other, P)
+        out, err = capsys.readouterr()
         first, *rest = out.splitlines()
         assert first.startswith(f"{lease.path}: session {zk.session_id:#x}, web-1\\n, since 20")
-        assert rest == ["removed"] * gone
-        assert err == "remove it? [y/N] " + ("" if gone else f"zklock: {path}: 1 of 1 not removed\n")
-        assert (portal.call(zk.exists, lease.path) is None) is gone
-        assert (portal.call(lease.lost) is not None) if gone else lease.is_certain()
-        portal.call(lease.release)
+        assert (rest, err) == (["removed"] * is_yes, "remove it? [y/N] ")
+        assert (await other.exists(lease.path) is None) is is_yes
+        await lease.release()
 
 
-def test_the_session_lives_while_the_answer_is_awaited_and_the_holder_may_leave_meanwhile(
-    memory: ServerProcess, path: str, capfd: Capture, terminal: int
-) -> None:
-    with Portal() as portal, portal.enter(zkwire.connect(memory.hosts)) as zk:
-        semaphore = portal.call(lambda: Semaphore(zk, path, 2))
-        first, second = portal.call(semaphore.acquire), portal.call(semaphore.acquire)
-        waiting = portal.call(semaphore.contenders)
-
-        def answer() -> None:
-            portal.call(first.release)
-            os.write(terminal, b"y\nn\n")  # one line for each question
-
-        timer = threading.Timer(1.0, answer)
-        timer.start()
-        assert main(["break", path, "--hosts", memory.hosts, "--session-timeout", "0.5"]) == 1
-        timer.join()
-        out, err = capfd.readouterr()
-        assert [line.partition(":")[0] for line in out.splitlines()] == [
-            waiting[0].path,
-            "it was gone already",
-            waiting[1].path,
-        ]
-        assert err.endswith(f"zklock: {path}: 1 of 2 not removed\n")
-        portal.call(second.check)
-        portal.call(second.release)
+async def test_a_question_for_each_holder_and_one_leaves_meanwhile(capsys: Capture, terminal: int) -> None:
+    async with two_clients() as (zk, other), Semaphore(zk, P, 2), Semaphore(zk, P, 2) as second:
+        first, _ = await Semaphore(zk, P, 2).contenders()
+        breaking_ = asyncio.create_task(break_(other, P))
+        await until(lambda: capsys.readouterr().err == "remove it? [y/N] ")
+        await zk.delete(first.path)
+        os.write(terminal, b"y\nn\n")  # one line for each question
+        with pytest.raises(CommandError, match=rf"^{P}: 1 of 2 not removed$"):
+            await breaking_
+        gone, asked = capsys.readouterr().out.splitlines()
+        assert gone == "it was gone already"
+        assert asked.startswith(second.path)
+        second.check()
 
 
-def test_without_a_terminal_it_needs_yes_and_a_ticket_can_be_named(
-    memory: ServerProcess, path: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch
+async def test_without_a_terminal_it_needs_yes_and_a_ticket_can_be_named(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with Portal() as portal, portal.enter(zkwire.connect(memory.hosts)) as zk:
-        lease = portal.call(portal.call(lambda: Lock(zk, path, data=b"")).acquire)
-        secret = [zkwire.digest_acl("me", "pw")]
-        unread = portal.call(lambda: zk.create(f"{path}/x-", ephemeral=True, sequential=True, acl=secret))
-        ticket = portal.call(lambda: zk.create(f"{path}/y-", ephemeral=True, sequential=True))
-        seen = []
-        for arguments, status, error in [
-            ([path], 2, "there is no terminal to ask on: with --yes it removes the holders without a question"),
-            ([f"{path}/none", "--yes"], 1, f"{path}/none: nobody holds a lock there"),
-            ([path, "-y"], 0, ""),
-            ([path, "-y"], 1, f"getData {unread}: the ACL does not allow the operation .*"),
-            ([ticket, "-y"], 0, ""),  # of a client that waits
-        ]:
-            assert main(["break", *arguments, "--hosts", memory.hosts]) == status
-            out, err = capfd.readouterr()
-            seen.append(out)
-            assert re.fullmatch(f"zklock: {error}\n" if error else "", err)
-            if status == 0:
-                assert re.fullmatch(r".*: session 0x[0-9a-f]+, without data, since 20.*\nremoved\n", out)
-        assert seen[3] == f"{unread}: session unknown, without data, since an unknown time\n"
-        assert portal.call(zk.get_children, path) == [unread.rpartition("/")[2]]
-        assert portal.call(lease.lost) is not None
+    async with two_clients() as (zk, other):
+        lease, secret = await Lock(zk, P, data=b"").acquire(), [zkwire.digest_acl("me", "pw")]
+        unread = await zk.create(f"{P}/x-", ephemeral=True, sequential=True, acl=secret)
+        ticket = await zk.create(f"{P}/y-", ephemeral=True, sequential=True)
+        with pytest.raises(CommandError, match="no terminal"):
+            await break_(other, P)
+        with pytest.raises(CommandError, match=r"^/l/none: no client holds a lock there$"):
+            await break_(other, "/l/none", yes=True)
+        await break_(other, P, yes=True)
+        assert await lease.lost() is not None
+        with pytest.raises(zkwire.NoAuthError, match=unread):
+            await break_(other, P, yes=True)
+        await break_(other, ticket, yes=True)  # of a client that waits
+        removed, _, unknown, _, _ = capsys.readouterr().out.splitlines()
+        assert ", without data, since 20" in removed
+        assert unknown == f"{unread}: session unknown, without data, since an unknown time"
+        assert await zk.get_children(P) == [unread.rpartition("/")[2]]

@@ -114,6 +114,8 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
         (["show", "/a", "--", "true"], 2, "show takes no command"),
         (["leader", "/a", "--", "true"], 2, "leader takes no command"),
         (["leader", "/no/leader"], 1, "/no/leader has no leader"),
+        (["break", "/no/lock"], 2, "there is no terminal to ask on: --yes removes the holders without a question"),
+        (["break", "/no/lock", "-y"], 1, "/no/lock: no client holds a lock there"),
         (["run", "/a", "-E", "-1", "--", "true"], 125, "--conflict-exit-code is a number from 0 to 255"),
         (["run", "/a", "-E", "256", "--", "true"], 125, "--conflict-exit-code is a number from 0 to 255"),
         (["show", "--hosts", "127.0.0.1:1", "--connect-within", "0.2"], 3, "no session within 0.2 s"),

@@ -38,8 +38,8 @@ class HeldScenario(Scenario):
     Steps: "hold" for so long, and ask the leader each `other` seconds meanwhile, unless that is 0; "try", and hold if
     it was free; "wait" for so long; "plain" holds by a plain `async with`; "guard" writes meanwhile while the lease
     stands; "steal" has another task release the lease; "poll" tries again and again, each `other` seconds, until it
-    holds; "look" lists the contenders; "remove" removes the first of them.  Where there is more than one thing to acquire, a word for it, one of `whats`,
-    comes first.
+    holds; "look" lists the contenders; "remove" removes the first of them.  Where there is more than one thing to
+    acquire, a word for it, one of `whats`, comes first.
 
     A subclass says what is acquired (`locking`) and which guards watch it (`watched`), and may give the holder more to
     do (`body`).
