@@ -58,18 +58,18 @@ async def test_the_holder_that_was_shown_is_removed_after_a_yes(
 
 
 async def test_a_question_for_each_holder_and_one_leaves_meanwhile(capsys: Capture, terminal: int) -> None:
-    async with two_clients() as (zk, other), Semaphore(zk, P, 2), Semaphore(zk, P, 2) as second:
-        first, _ = await Semaphore(zk, P, 2).contenders()
+    async with two_clients() as (zk, other):
+        first, second = await Semaphore(zk, P, 2).acquire(), await Semaphore(zk, P, 2).acquire()
         breaking_ = asyncio.create_task(break_(other, P))
         await until(lambda: capsys.readouterr().err == "remove it? [y/N] ")
-        await zk.delete(first.path)
+        await first.release()
         os.write(terminal, b"y\nn\n")  # one line for each question
         with pytest.raises(CommandError, match=rf"^{P}: 1 of 2 not removed$"):
             await breaking_
         gone, asked = capsys.readouterr().out.splitlines()
         assert gone == "it was gone already"
         assert asked.startswith(second.path)
-        second.check()
+        await second.release()
 
 
 async def test_without_a_terminal_it_needs_yes_and_a_ticket_can_be_named(
