@@ -105,7 +105,7 @@ class Contender(_Seen):
 
 
 async def look(
-    zk: Client, path: str, slots: int | Callable[[bytes], int] = 1, *, reports: bool = True
+    zk: Client, path: str, slots: int | Callable[[bytes], int] = 1, *, reports: bool = True, most: int | None = None
 ) -> list[Contender]:
     """Return the contenders of the line at `path`, in their order.
 
@@ -114,6 +114,7 @@ async def look(
     Args:
         slots: How many may own at once, or a function of the data of the node at `path`.
         reports: Whether foreign nodes are logged.
+        most: How many children to read, the first ones; None: all.
 
     Requests:
         getChildren2; in one write a getData for each child, and one for `path` if `slots` is a function.
@@ -122,7 +123,7 @@ async def look(
         children, stat = await zk.get_children_and_stat(path)
     except zkwire.NoNodeError:
         return []
-    names = in_order(children, next_number(stat))
+    names = in_order(children, next_number(stat))[:most]
     nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names] + [GetData(path)] * callable(slots))
     if callable(slots):
         its_node = result(nodes.pop())

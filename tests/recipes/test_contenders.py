@@ -23,15 +23,17 @@ from recipes import (
     TimedLease,
     TimedLock,
     TryLock,
+    only_one,
 )
 from recipes.common.this_process import describe
 from recipes.line.contenders import DIAGNOSTICS
 from recipes.line.locking import Locking
 from tests.support.everywhere import scene
 from tests.support.locks import start_waiting, two_clients
+from tests.support.queues import Counting
 from tests.support.recipes import two_clients as two_real_clients
 from tests.support.recipes import until
-from zkwire import Client
+from zkwire import Client, SessionClosedError
 from zkwire.testing import RealServer
 
 P = "/recipe"
@@ -40,7 +42,7 @@ ALL: dict[str, Callable[[Client, str], Locking[Any]]] = {
     "lock": lambda zk, path: Lock(zk, path),
     "write lock": lambda zk, path: ReadWriteLock(zk, path).write(),
     "semaphore": lambda zk, path: Semaphore(zk, path, 1),
-    "election": lambda zk, path: Election(zk, path, describe()),  # an election's data is for its observers
+    "election": only_one,  # that of an Election is for its observers
     "timed lock": lambda zk, path: TimedLock(zk, path, 30),
 }
 
@@ -235,3 +237,26 @@ async def test_a_timeout_while_the_own_ticket_is_created_names_no_ticket() -> No
         held = stage.server.hold_replies("create", session=stage.zk.session_id)
         with held, pytest.raises(TimeoutError, match=r"within 0\.05 s$"):
             await Lock(stage.zk, P).acquire(within=0.05)
+
+
+async def test_the_leader_is_the_first_candidate_or_none_and_costs_two_requests() -> None:
+    """One look: the first candidate of an election, or None if there is none."""
+    count = Counting()
+    async with scene(P) as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        election = Election(zk, P)
+        assert await election.leader() is None
+        term = await Election(stage.other, P, b"1").acquire()
+        second = await start_waiting(stage.other, Election(stage.other, P, b"2"), 2)
+        count.requests.clear()
+        leader = await election.leader()
+        assert count.requests == ["getChildren2", "getData"]
+        assert leader == (await election.contenders())[0]
+        assert (leader.token, leader.data, leader.owns) == (term.token, b"1", True)
+        with stage.server.hold_replies("getChildren", session=zk.session_id) as listing:
+            looking = asyncio.create_task(election.leader())
+            await listing.until_hit()
+            await term.release()
+        assert await looking == (await election.contenders())[0]
+        await (await second).release()
+    with pytest.raises(SessionClosedError):
+        await election.leader()

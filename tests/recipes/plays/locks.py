@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -416,6 +417,25 @@ async def be_resized_while_waiting(stage: Scene) -> None:
     await held[2].release()
 
 
+# -- election ---------------------------------------------------------------------------------------------------------
+
+
+async def run_until_done(stage: Scene) -> None:
+    """The first term is lost, and the next one lasts."""
+    tokens: list[int] = []
+
+    async def work(term: Term) -> int:
+        tokens.append(term.token)
+        if len(tokens) == 1:
+            with suppress(NoNodeError):
+                await stage.other.delete(term.path)
+            await asyncio.Event().wait()
+        return term.token
+
+    assert await Election(stage.zk, stage.path).run(work) == tokens[-1] > tokens[0]
+    assert await Election(stage.zk, stage.path).leader() is None
+
+
 # -- timed lock -------------------------------------------------------------------------------------------------------
 
 
@@ -584,6 +604,7 @@ ENTRIES: Final = [
         steps=3,
     ),
     Entry("semaphore, resized while it waits", be_resized_while_waiting, {CUT}, stays=_RESIZED, is_slow=True),
+    Entry("leadership, run", run_until_done, steps=6),
     Entry("timed lock, extended", extend, steps=4, lost=LOST),
     Entry("timed lock, extended in time", extend_it, {CANCEL}, prepare=hold_for_a_time, afterwards=release_and_extend),
     Entry(
