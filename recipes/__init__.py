@@ -12,9 +12,9 @@ from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Hold
 from recipes.lock import Lock, ReentrantLock
 from recipes.multi_lock import MultiLease, MultiLock
-from recipes.only_one import only_one
 from recipes.partitioner import Partitioner
 from recipes.persistent_ephemeral import PersistentEphemeral
+from recipes.queue.attempts import FailedItem
 from recipes.queue.claims import Item
 from recipes.queue.queue import Queue
 from recipes.read_write_lock import ReadWriteLock, WriteLease
@@ -33,6 +33,7 @@ __all__ = [
     "CounterStream",
     "DoubleBarrier",
     "Election",
+    "FailedItem",
     "Group",
     "Hold",
     "Item",
@@ -60,5 +61,4 @@ __all__ = [
     "TimedLock",
     "TryLock",
     "WriteLease",
-    "only_one",
 ]

@@ -20,6 +20,7 @@ from recipes.line.contenders import Contender, contender
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Hold
 from recipes.line.ticket import Ticket, is_ticket
+from recipes.queue.attempts import add_move, has_moved
 from recipes.queue.consumer import Claimed
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import in_order
@@ -32,7 +33,8 @@ class Item(bytes):
 
     It is the data that was put, as bytes.
 
-    Attributes: `data`, the same; `token`, the fencing token, which is the czxid of the claim: every later claim of the
+    Attributes: `attempt`, which claim of the item it is, from 1, if the queue has `max_attempts`, otherwise 0; `data`,
+    the same as the item; `token`, the fencing token, which is the czxid of the claim: every later claim of the
     item has a greater one; `path` of the claim's own node; `entry`, the path of the item.
     """
 
@@ -42,6 +44,7 @@ class Item(bytes):
 
     def __init__(self, nodes: Nodes, claimed: Claimed, view: View) -> None:
         self.data: bytes = claimed.data
+        self.attempt: int = claimed.attempt
         self.token: int = claimed.node.token
         self.path: str = claimed.node.path
         self.entry: str = nodes.entry(claimed.name)
@@ -120,19 +123,21 @@ class Item(bytes):
         if self._lease.is_released:
             return  # another consumer may have claimed the item since
         loss = self._lease.find_loss()
-        if loss is not None or not self._is_handled:
+        is_last = 0 < self._nodes.max_attempts <= self.attempt
+        if loss is not None or not (self._is_handled or is_last):
             await self._hand_back(is_lost=loss is not None)
             if loss is not None and self._is_handled:
                 raise loss
             return
         try:
             await self._delete()
-        except zkwire.SessionError as error:
-            raise LockLostError(self.path, f"{error}; the item may be handled again") from None
-        except LockLostError:
-            raise
-        except ZooKeeperError:
-            await self._hand_back(is_lost=False)
+        except (ZooKeeperError, ValueError) as error:  # ValueError: it is too large for the transaction
+            if not isinstance(error, zkwire.SessionError | LockLostError):
+                await self._hand_back(is_lost=False)
+            if not self._is_handled:
+                return  # the body's error is more important; the next consumer tries to move the item
+            if isinstance(error, zkwire.SessionError):
+                raise LockLostError(self.path, f"{error}; the item may be handled again") from None
             raise
 
     async def _hand_back(self, *, is_lost: bool) -> None:
@@ -150,6 +155,8 @@ class Item(bytes):
     async def _delete(self) -> None:
         """Delete the item and both nodes of the claim, in one transaction that needs all three.
 
+        One that was not handled moves to `failed`.
+
         Raises:
             SessionError: if the session has ended.
             LockLostError: if the claim was lost.
@@ -159,7 +166,7 @@ class Item(bytes):
         ticket = self._lease.ticket
         try:
             await until_answered(self._zk, self._commit, renews=False)
-        except ZooKeeperError as error:
+        except (ZooKeeperError, ValueError) as error:
             # The claim's own node first: while it is there, its lease may be looked for.
             await ticket.removal.start()
             if not isinstance(error, zkwire.TransactionError):
@@ -181,12 +188,24 @@ class Item(bytes):
     async def _commit(self) -> None:
         """Delete the three nodes; after a lost answer, see whether they are gone."""
         paths = (self.path, self._nodes.taken_node(self._name), self.entry)
+        is_counted = self.attempt > 0
         while True:
             transaction = self._zk.transaction(session_id=self._session_id)
             for path in paths:
                 transaction.delete(path)
+            if is_counted:
+                transaction.delete(self._nodes.number(self._name))
+            if not self._is_handled:
+                add_move(transaction, self._nodes, self._name, self.data, self.attempt)
             try:
                 await transaction.commit()
+            except zkwire.TransactionError as refused:
+                if refused.index < len(paths) or not isinstance(refused.cause, zkwire.NoNodeError):
+                    raise
+                # The number, or `failed`, was deleted by hand.
+                is_counted = is_counted and refused.index > len(paths)
+                await self._nodes.make()
+                continue
             except zkwire.ConnectionLostError:
                 # When it was carried out, all three are gone, and no other consumer can have claimed the item since.
                 left = await read_synced(self._zk, self._nodes.path, *map(GetData, paths))
@@ -195,6 +214,8 @@ class Item(bytes):
                     raise zkwire.SessionExpiredError(why) from None
                 if any(result_after_loss(node) is not None for node in left):
                     continue  # this is refused if another client has deleted one of them by hand
+            if not self._is_handled:
+                has_moved(self._nodes, self._name, self.attempt)
             return
 
 
@@ -210,7 +231,7 @@ async def claims(nodes: Nodes) -> list[Contender]:
             if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError | zkwire.NoAuthError):
                 raise answer
         if isinstance(taken, Node) and is_ticket(taken.stat) and not isinstance(item, zkwire.NoNodeError):
-            claim = contender(nodes.zk, nodes.entry(name), taken, owns=True)
+            claim = contender(nodes.entry(name), taken, session_id=nodes.zk.session_id, owns=True)
             found.append(replace(claim, data=item.data if isinstance(item, Node) else b""))
     return found
 

@@ -25,7 +25,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import zkwire
 from recipes.common.receipts import Receipts
@@ -33,6 +33,7 @@ from recipes.common.retrying import read, read_after_loss, read_synced, until_an
 from recipes.common.waiting import Bound
 from recipes.line.ticket import TicketNode
 from recipes.line.waiting import certify
+from recipes.queue.attempts import add_attempt, count_in, move_abandoned, read_number, take_back
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
 from recipes.queue.quarantine import HAS_CHILDREN, UNREADABLE, UnusableItemError, checked
@@ -43,14 +44,24 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# The position in a claim's transaction of the operation that counts it, and how it is refused if the number is not as
+# it was believed to be.
+_COUNTS: Final = 3
+_WAS_COUNTED: Final = (zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.BadVersionError)
+
 
 @dataclass(slots=True)
 class Claimed:
-    """A successful claim: the name of the item, its data, and the claim's own node."""
+    """A successful claim: the name of the item, its data, and the claim's own node.
+
+    Attributes: `attempt`, which claim of the item it is, from 1, or 0 if they are not counted; `version` of the number.
+    """
 
     name: str
     node: TicketNode
     data: bytes = b""
+    attempt: int = 0
+    version: int = 0
 
 
 class Consumer:
@@ -145,7 +156,11 @@ class Consumer:
         item = self.view.ahead(name) or checked(await self._answer(name))
         if item is None:
             return None
-        return item.data if await self._remove(bound, name, item) else None
+        if not await self._remove(bound, name, item):
+            return None
+        if self._nodes.max_attempts:
+            self._zk.discard(self._nodes.number(name))
+        return item.data
 
     async def _remove(self, bound: Bound, name: str, item: Node) -> bool:
         """Delete the item, and return whether it is ours; if not, another consumer has it.
@@ -255,18 +270,29 @@ class Consumer:
         return claiming.result()
 
     async def _make_claim(self, name: str) -> Claimed | None:
-        """Create the taken node and the claim's own node, and read both item and claim, in one write."""
+        """Create the taken node and the claim's own node, and read both item and claim, in one write.
+
+        Most items were not claimed before: their number is created.  If that is refused, it is read.
+        """
+        number: Node | None = None
         while True:
             own_name = f"_c_{self._zk.unique_id()}"
             path = self._nodes.taken_node(own_name)
             try:
-                item, claim = await self._commit_claim(name, path)
+                item, claim = await self._commit_claim(name, path, number)
             except zkwire.TransactionError as refused:
-                if isinstance(refused.cause, zkwire.NoNodeError) and refused.index == 0:
+                if isinstance(refused.cause, zkwire.NoNodeError) and refused.index in (0, _COUNTS):
                     await self._nodes.make()
-                    continue
+                    if refused.index == 0:
+                        continue
                 if isinstance(refused.cause, zkwire.NoAuthError) and refused.index == 1:  # a check needs READ
                     raise UnusableItemError(UNREADABLE) from None
+                if refused.index == _COUNTS and isinstance(refused.cause, _WAS_COUNTED):
+                    number = await read_number(self._nodes, name)
+                    if not self._nodes.max_attempts <= count_in(number):
+                        continue
+                    await move_abandoned(self._nodes, name, number)
+                    return None
                 _raise_unless_lost(refused)
                 return None
             if isinstance(claim, zkwire.NoAuthError):  # it is there, but `acl` lacks READ
@@ -279,6 +305,9 @@ class Consumer:
                 continue
             own_node = TicketNode(path, own_name, claim.stat.czxid, claim.stat.ephemeral_owner)
             claimed = Claimed(name, own_node)
+            if self._nodes.max_attempts:
+                claimed.attempt = count_in(number) + 1
+                claimed.version = 0 if number is None else number.stat.version + 1
             try:
                 found = checked(item)
             except ZooKeeperError:
@@ -290,13 +319,15 @@ class Consumer:
             claimed.data = found.data
             return claimed
 
-    async def _commit_claim(self, name: str, path: str) -> tuple[object, object]:
+    async def _commit_claim(self, name: str, path: str, number: Node | None) -> tuple[object, object]:
         """Send the transaction and the reads; return the item, and the claim's own node, or the errors of the reads."""
         entry = self._nodes.entry(name)
         transaction = self._zk.transaction()
         transaction.create(self._nodes.taken_node(name), path.encode(), ephemeral=True, acl=self._nodes.fixed_acl)
         transaction.check(entry)
         transaction.create(path, name.encode(), ephemeral=True, acl=self._nodes.fixed_acl)
+        if self._nodes.max_attempts:
+            add_attempt(transaction, self._nodes, name, number)
         # The tasks of gather start in this order, in the same turn of the event loop: the reads come after the
         # transaction and see what it did.
         reads = read(self._zk, GetData(entry), GetData(path))
@@ -335,6 +366,20 @@ class Consumer:
             self._hand_back(claimed)
 
     def _hand_back(self, claimed: Claimed) -> None:
+        """Give up a claim whose body has not begun."""
+        if claimed.attempt:
+            self._nodes.in_background(self._hand_back_uncounted(claimed))
+        else:
+            self._free(claimed)
+
+    async def _hand_back_uncounted(self, claimed: Claimed) -> None:
+        try:
+            # First: the next claim of the item must find the former number.
+            await take_back(self._nodes, claimed.name, claimed.attempt, claimed.version)
+        finally:
+            self._free(claimed)
+
+    def _free(self, claimed: Claimed) -> None:
         self._nodes.discard(self._nodes.taken_node(claimed.name), claimed.node.session_id)
         self._nodes.discard(claimed.node.path, claimed.node.session_id)
 

@@ -7,6 +7,7 @@
     path/take-<uuid>                     ephemeral: a write receipt of this client's gets
     path/consumers/, path/producers/     the waiting lines for an item, and for room
     path/room                            of bounded queues: its version counts the puts, its data is `maxsize`
+    path/attempts/, path/failed/         of queues with `max_attempts`, see recipes.queue.attempts
 
 `entries` and `taken` have the same form as in kazoo's LockingQueue, which can share the path.  Both are persistent, as
 kazoo creates them, so that a number is not given to a second item.  The server counts the numbers in the parent node.
@@ -39,13 +40,14 @@ class Nodes:
     """The nodes of the queue at `path`; its arguments are those of Queue.
 
     Attributes: `acl` of the nodes that all clients use; `fixed_acl` of those into which no client has anything to
-    write: the items and the nodes in `taken`; `asked_acl`, the one that was given.
+    write: the items and the nodes in `taken`; `asked_acl`, the one that was given; `max_attempts`, 0 for none.
     """
 
-    def __init__(self, zk: Client, path: str, acl: Sequence[ACL] | None) -> None:
+    def __init__(self, zk: Client, path: str, acl: Sequence[ACL] | None, max_attempts: int = 0) -> None:
         self.zk: Client = zk.unlimited
         self.path: str = zkwire.validate_path(path)
         self.asked_acl = acl
+        self.max_attempts = max_attempts
         self.acl: Sequence[ACL] = OPEN_ACL if acl is None else acl
         self.fixed_acl: Sequence[ACL] = READ_ONLY_ACL if acl is None else acl
         self.entries: str = join_path(path, "entries")
@@ -53,6 +55,8 @@ class Nodes:
         self.consumers: str = join_path(path, "consumers")
         self.producers: str = join_path(path, "producers")
         self.room: str = join_path(path, "room")
+        self.attempts: str = join_path(path, "attempts")
+        self.failed: str = join_path(path, "failed")
         self.put_prefix: str = join_path(path, "put-")
         self.take_prefix: str = join_path(path, "take-")
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -64,6 +68,10 @@ class Nodes:
     def taken_node(self, name: str) -> str:
         """Return the path of the node whose existence says that a consumer has the item `name`."""
         return f"{self.taken}/{name}"
+
+    def number(self, name: str) -> str:
+        """Return the path of the node that counts the claims of the item `name`."""
+        return f"{self.attempts}/{name}"
 
     async def make(self) -> None:
         """Create the nodes that are missing.
@@ -78,6 +86,9 @@ class Nodes:
     async def _make(self) -> None:
         await self.zk.ensure_path(self.entries, acl=self.acl)
         await self.zk.ensure_path(self.taken, acl=self.acl)
+        if self.max_attempts:
+            await self.zk.ensure_path(self.attempts, acl=self.acl)
+            await self.zk.ensure_path(self.failed, acl=self.acl)
 
     def discard(self, path: str, session_id: int) -> asyncio.Future[None] | None:
         """Delete the ephemeral node `path` of the session for certain; return None if the session has ended.

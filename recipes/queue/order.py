@@ -55,7 +55,7 @@ def in_order(names: Iterable[str], base: int) -> list[str]:
         base: The number that the next item gets.
     """
     given = sorted(names)
-    return given if _are_plain(given) else sorted(numbers.in_order(given, base), key=_priority)
+    return given if _are_plain(given) else sorted(numbers.in_order(given, base), key=priority_of)
 
 
 def name_before(name: str) -> str:
@@ -76,7 +76,8 @@ def _are_plain(names: list[str]) -> bool:
     return forms == _PLAIN * len(names)
 
 
-def _priority(name: str) -> int:
+def priority_of(name: str) -> int:
+    """Return the priority in the name of an item; the default one for a name of another program, without one."""
     digits = name[_PRIORITY]
     has_priority = name.startswith(_PREFIX) and digits.isascii() and digits.isdigit()
     return int(digits) if has_priority else DEFAULT_PRIORITY
@@ -141,7 +142,7 @@ class Listing:
             return self._names.pop(0)
         window = min(len(self._names), max(self.window, len(self._names) // _WINDOW_SHARE))
         # The window must not reach into a less urgent priority.
-        window = bisect_right(self._names, _priority(self._names[0]), hi=window, key=_priority)
+        window = bisect_right(self._names, priority_of(self._names[0]), hi=window, key=priority_of)
         return self._names.pop(roll % window)
 
     def won(self) -> None:

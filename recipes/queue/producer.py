@@ -67,29 +67,35 @@ class Producer:
         self._are_numbers_used_up = False  # by the last put
         self._receipts = Receipts(nodes.zk, nodes.put_prefix, acl=nodes.asked_acl)
 
-    async def put(self, items: Sequence[tuple[int, bytes]], within: float | None) -> None:
+    async def put(
+        self, items: Sequence[tuple[int, bytes]], within: float | None, instead_of: Sequence[str] = ()
+    ) -> None:
         """Put all `items`, each a priority and the data, or none of them.
 
         Args:
             within: How many seconds to wait for room; None waits without limit, 0 does not wait.
+            instead_of: Paths of nodes to delete in the same transaction.
 
         Raises:
             TimeoutError: if there was no room in time.
             ValueError: if the queue has another `maxsize`.
+            NoNodeError: if one of `instead_of` is missing.
         """
         if self._maxsize is None:
-            await until_answered(self._zk, lambda: self._send(items, None, self._receipts.commit))
+            await until_answered(self._zk, lambda: self._send(items, None, self._receipts.commit, instead_of))
             return
         most = self._maxsize - len(items)
         what = f"the queue {self._nodes.path} had no room for {len(items)} more"
         async with bounded(self._zk, within, what) as bound:
             turn = self._putting_at_once if bound.is_one_look else self._putting
             async with turn:
-                await until_answered(self._zk, lambda: self._put_bounded(items, bound, most))
+                await until_answered(self._zk, lambda: self._put_bounded(items, bound, most, instead_of))
 
     # -- the bound --------------------------------------------------------------------------------------------------
 
-    async def _put_bounded(self, items: Sequence[tuple[int, bytes]], bound: Bound, most: int) -> None:
+    async def _put_bounded(
+        self, items: Sequence[tuple[int, bytes]], bound: Bound, most: int, instead_of: Sequence[str]
+    ) -> None:
         """Put `items` when there are at most `most` others.
 
         Two producers that both count the items and then put could together exceed the bound.  So each put also writes
@@ -118,7 +124,7 @@ class Producer:
                         ticket = ticket or await self._line.acquire()
                         room = await until_answered(self._zk, partial(self._wait_for_room, most), renews=False)
                 # Asked again here after a refusal, so that the put keeps its place in the line.
-                send = partial(self._send, items, room.version, commit)
+                send = partial(self._send, items, room.version, commit, instead_of)
                 if await until_answered(self._zk, send, renews=False):
                     # After a producer that came out of the line others may wait there: its next put must look for them,
                     # and so it forgets the room.
@@ -200,12 +206,14 @@ class Producer:
         items: Sequence[tuple[int, bytes]],
         version: int | None,
         commit: Callable[[Transaction], Awaitable[bool]],
+        instead_of: Sequence[str],
     ) -> bool:
         """Put all `items` in one transaction; return whether they were put.
 
         Args:
             version: The version that the node `room` must have; None for an unbounded queue.
             commit: What commits the transaction, with a receipt.
+            instead_of: Paths of nodes to delete in it.
 
         Cancellation:
             The items may have been put.
@@ -218,6 +226,8 @@ class Producer:
             transaction = self._zk.transaction()
             if version is not None:
                 transaction.set(self._nodes.room, self._room_data, version)
+            for path in instead_of:
+                transaction.delete(path)
             if is_renewing:
                 # `taken` must be empty too: a new item could get the name of one that another program is taking.
                 for parent in (self._nodes.taken, self._nodes.entries):
@@ -239,7 +249,7 @@ class Producer:
                 is_room = version is not None and refused.index == 0
                 if is_room and isinstance(cause, zkwire.BadVersionError | zkwire.NoNodeError):
                     return False
-                if isinstance(cause, zkwire.NoNodeError):
+                if isinstance(cause, zkwire.NoNodeError) and cause.path not in instead_of:
                     await self._nodes.make()
                     continue
                 if isinstance(cause, zkwire.NodeExistsError):

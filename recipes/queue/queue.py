@@ -17,10 +17,11 @@ from recipes.common.waiting import Bound, bounded
 from recipes.line.contenders import Contender
 from recipes.line.line import Line
 from recipes.line.locking import Hold
+from recipes.queue.attempts import FailedItem, failed
 from recipes.queue.claims import Claim, Item, claims
 from recipes.queue.consumer import Consumer
 from recipes.queue.nodes import Nodes
-from recipes.queue.order import DEFAULT_PRIORITY, check_priority
+from recipes.queue.order import DEFAULT_PRIORITY, check_priority, priority_of
 from recipes.queue.producer import Producer
 from zkwire import ACL, Client, WatchSet
 
@@ -50,6 +51,9 @@ class Queue:
         maxsize: How many items the queue may have, claimed ones included: when it is full, producers wait for room.
             All producers of one queue must give the same `maxsize`, which is the data of the node `room` below `path`
             (write that node to change the number).
+        max_attempts: How often an item may be claimed, from 1: an item whose last claim has ended without success moves
+            to `failed` and is claimed no more, see `claim`.  Give all consumers the same number.  None: for ever, and
+            nothing is counted.
         acl: The ACL of every node that is created.  None: all clients may use the queue, and no client may change an
             item, or put nodes below it.
 
@@ -58,11 +62,21 @@ class Queue:
         at the same moment may each take one of the first few items of a priority.
     """
 
-    def __init__(self, zk: Client, path: str, maxsize: int | None = None, *, acl: Sequence[ACL] | None = None) -> None:
+    def __init__(
+        self,
+        zk: Client,
+        path: str,
+        maxsize: int | None = None,
+        *,
+        max_attempts: int | None = None,
+        acl: Sequence[ACL] | None = None,
+    ) -> None:
         if maxsize is not None:
             check_number("maxsize is a whole number from 1, or None for no bound", maxsize, 1)
+        if max_attempts is not None:
+            check_number("max_attempts is a whole number from 1, or None for no limit", max_attempts, 1)
         self._zk = zk.unlimited
-        self._nodes = Nodes(zk, path, acl)
+        self._nodes = Nodes(zk, path, acl, max_attempts or 0)
         self._producer = Producer(self._nodes, maxsize)
         self._consumer = Consumer(self._nodes)
         self._line = Line(zk, self._nodes.consumers, prefix="get-", acl=acl)
@@ -71,6 +85,7 @@ class Queue:
         self._waiters: list[asyncio.Event] = []
         self.path = path
         self.maxsize = maxsize
+        self.max_attempts = max_attempts
 
     # -- putting ----------------------------------------------------------------------------------------------------
 
@@ -131,9 +146,14 @@ class Queue:
             raise ValueError(f"{len(wanted)} items at once never find room in a queue of {self.maxsize}")
         if not wanted:
             return
+        await self._put(wanted, within)
+
+    async def _put(
+        self, items: Sequence[tuple[int, bytes]], within: float | None, instead_of: Sequence[str] = ()
+    ) -> None:
         await warn_if_wider(self._zk, self._nodes.entries, self._nodes.asked_acl)
         try:
-            await self._producer.put(wanted, within)
+            await self._producer.put(items, within, instead_of)
         finally:
             self._consumer.view.listing.expire()  # the new items may be more urgent than the listed ones
 
@@ -177,6 +197,11 @@ class Queue:
         dies, the item goes back to its place, and a consumer claims it again: each item is handled at least once.
         After a body that has failed, this object takes all other items first, for up to a minute.
 
+        With `max_attempts` each claim that was given out counts, however it ended: the body has raised or was
+        cancelled, the claim was lost, the process has died.  After the last one the item is in `failed`, in one
+        transaction, and no consumer that has a `max_attempts` claims it again.  `item.attempt` is the number of the
+        claim, from 1.
+
         A claim is lost on the same signals as a lock.  Then the body is cancelled and LockLostError is raised in place
         of the cancellation, also when the body has ended without noticing.  `item.token` protects a store against a
         body that goes on.
@@ -215,6 +240,48 @@ class Queue:
             getChildren and getData, and in one write two getData for each claimed item.
         """
         return await claims(self._nodes)
+
+    # -- what has failed --------------------------------------------------------------------------------------------
+
+    async def failed(self) -> list[FailedItem]:
+        """Return the items that were claimed `max_attempts` times and never handled, in the order of their failures.
+
+        They stay until `retry` puts them back, or their nodes are deleted.  Those that this client must not read are
+        left out.
+
+        Cancellation:
+            Harmless.
+
+        Requests:
+            getChildren2, and in one write a getData for each item.
+        """
+        return await failed(self._nodes)
+
+    async def retry(self, item: FailedItem, *, within: float | None = None) -> None:
+        """Put an item of `failed` back, in one transaction: at the end of its priority, with no attempts counted.
+
+        Args:
+            item: One that `failed` has returned.
+            within: As for `put`.
+
+        Raises:
+            NoNodeError: if it is not in `failed` any more: another client has put it back, or deleted it.
+            ValueError: if it is an item of another queue.
+
+        All errors of `put` are raised, too.
+
+        Cancellation:
+            The item may have been put back.
+
+        Requests:
+            As `put`.
+        """
+        checked_within(within)
+        if not isinstance(item, FailedItem):
+            raise TypeError(f"retry takes an item that failed() has returned, not {type(item).__name__}")
+        if item.path.rpartition("/")[0] != self._nodes.failed:
+            raise ValueError(f"{item.path} is not a failed item of the queue {self.path}")
+        await self._put([(priority_of(item.name), item.data)], within, [item.path])
 
     def __aiter__(self) -> Self:
         return self

@@ -27,7 +27,7 @@ async def turn(zk: zkwire.Client, recipe: str, path: str, notes: str, item: str,
         case "put":
             await Queue(zk, path).put(item.encode())
         case "take":
-            async with Queue(zk, path).claim() as taken:
+            async with Queue(zk, path, max_attempts=99).claim() as taken:
                 await zk.create(f"{notes}/{taken.data.decode()}")
         case _:
             async with HELD[recipe](zk, path):

@@ -1,6 +1,7 @@
 """Plays of the queue: each item is put once, taken once at most, and none is lost."""
 
 import asyncio
+import contextlib
 from typing import Final
 
 import zkwire
@@ -178,6 +179,59 @@ async def nothing_is_lost(stage: Scene) -> None:
     assert left == numbers(3) or (left == [b"1", b"2"] and stage.kept["found"] == [b"0"])
 
 
+# -- attempts ---------------------------------------------------------------------------------------------------------
+
+
+async def one_is_there(stage: Scene) -> None:
+    stage.kept["bodies"] = 0
+    await Queue(stage.other, stage.path).put(b"0")
+
+
+async def fail_twice(stage: Scene) -> None:
+    queue = Queue(stage.zk, stage.path, max_attempts=2)
+    for _ in range(4):
+        with contextlib.suppress(KeyError, TimeoutError):
+            if await queue.failed():
+                break
+            async with queue.claim(within=1):
+                stage.kept["bodies"] += 1
+                raise KeyError
+
+
+async def fail_twice_and_retry(stage: Scene) -> None:
+    await fail_twice(stage)
+    queue = Queue(stage.zk, stage.path)
+    (failed,) = await queue.failed()
+    assert (failed.attempts, stage.kept["bodies"]) == (2, 2)
+    await queue.retry(failed)
+    assert await queue.failed() == []
+    assert await contents(stage) == [b"0"]
+
+
+async def it_is_in_one_place(stage: Scene) -> None:
+    """It was not claimed once more than it may be, and is in the queue or has failed."""
+    await settled(stage.other, stage.path)
+    failed = await Queue(stage.other, stage.path).failed()
+    assert stage.kept["bodies"] <= 2
+    assert [*(item.data for item in failed), *await contents(stage)] == [b"0"]
+    assert not failed or failed[0].attempts == 2
+
+
+async def it_has_failed(stage: Scene) -> None:
+    stage.kept["bodies"] = 2
+    queue = stage.kept["queue"] = Queue(stage.zk, stage.path)
+    await Queue(stage.other, stage.path).put(b"0")
+    for _ in range(2):
+        with body_raises(KeyError):
+            async with Queue(stage.other, stage.path, max_attempts=2).claim():
+                raise KeyError
+    (stage.kept["failed"],) = await queue.failed()
+
+
+async def retry(stage: Scene) -> None:
+    await stage.kept["queue"].retry(stage.kept["failed"])
+
+
 _UNKNOWN: Final = (
     zkwire.ConnectionLostError,
     zkwire.SessionExpiredError,
@@ -216,4 +270,14 @@ ENTRIES: Final = [
         stays=STAYS,
         lost=(LockLostError,),
     ),
+    Entry("queue, fail twice and retry", fail_twice_and_retry, {CUT}, one_is_there, stays=STAYS, steps=12),
+    Entry(
+        "queue, fail twice",
+        fail_twice,
+        prepare=one_is_there,
+        afterwards=it_is_in_one_place,
+        stays=STAYS,
+        lost=(LockLostError, zkwire.SessionExpiredError),
+    ),
+    Entry("queue, retry", retry, EVERY, it_has_failed, it_is_in_one_place, STAYS, lost=_UNKNOWN),
 ]

@@ -2,13 +2,14 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final, cast
 
 import zkwire
-from recipes import Item, LockLostError, Queue
+from recipes import FailedItem, Item, LockLostError, Queue
 from tests.simulation.checks import Guard
 from tests.simulation.loop import DiedError
 from tests.simulation.scenario import Scenario
@@ -17,7 +18,9 @@ from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 
 _PATH: Final = "/queues/a"
-_NODES: Final = [f"{_PATH}/{name}" for name in ("entries", "taken", "consumers", "producers", "room")]
+_NODES: Final = [
+    f"{_PATH}/{name}" for name in ("entries", "taken", "consumers", "producers", "room", "attempts", "failed")
+]
 _MOST: Final = 4
 _WITHIN: Final = 2.0  # seconds
 _TAKES: Final = ("get", "iterate", "claim", "fail", "own")
@@ -49,12 +52,14 @@ class _HandlingError(Exception):
 
 class QueueScenario(Scenario):
     """Steps: "put", "put-many", "get", "claim", "fail" (a claim whose body fails), "own" (put and claim), "pause",
-    "peek" (and the size, and all claims), "iterate" (for so long); in some schedules the queue is bounded ("bound").
-    The other number is the priority of what is put, and how long to wait for what is taken.
+    "peek" (and the size, all claims, what has failed), "iterate" (for so long); in some schedules the queue is bounded
+    ("bound"), or an item is claimed once or twice at most ("attempts").  The other number is the priority of what is
+    put, and how long to wait for what is taken.
 
-    At the end the players take what is left.  Checked is: an item whose put has returned is taken, once; an item whose
-    put has failed for certain is not; of one item no two claims are certain; what one task takes, if no other one takes
-    anything, has the order in which each task has put it.
+    At the end the players put back what has failed, and take what is left.  Checked is: an item whose put has returned
+    is taken, once; an item whose put has failed for certain is not; of one item no two claims are certain; none is
+    claimed too often, or after it moved to `failed`; what one task takes, if no other one takes anything, has the order
+    in which each task has put it.
     """
 
     name = "queue"
@@ -78,6 +83,10 @@ class QueueScenario(Scenario):
         is_bound = any(step.kind == "bound" for steps in lists for step in steps)
         self._maxsize = _MOST if is_bound else None
         self._within = _WITHIN if is_bound else None
+        most = [int(step.amount) for steps in lists for step in steps if step.kind == "attempts"]
+        self._max_attempts = most[0] if most else None
+        self._begun: Counter[str] = Counter()  # the bodies of claims, by the path of the item
+        self._failed: set[str] = set()  # the former paths of the items that were seen in `failed`
 
     @classmethod
     def tasks(cls, rng: Random, tick: float) -> list[list[Step]]:
@@ -85,13 +94,18 @@ class QueueScenario(Scenario):
         tasks = [[step for step in steps if step.kind not in role] for steps in super().tasks(rng, tick)]
         if rng.random() < 0.1:
             tasks[0].insert(0, Step("bound"))  # for all players
+        if rng.random() < 0.2:
+            tasks[0].insert(0, Step("attempts", rng.choice((1.0, 2.0))))
         return tasks
 
     def equip(self, player: Player) -> _Tool:
-        return _Tool(Queue(player.zk, _PATH, self._maxsize))
+        return _Tool(Queue(player.zk, _PATH, self._maxsize, max_attempts=self._max_attempts))
 
     async def do_bound(self, player: Player, step: Step) -> None:
         """Do nothing: see `_maxsize`."""
+
+    async def do_attempts(self, player: Player, step: Step) -> None:
+        """Do nothing: see `_max_attempts`."""
 
     async def do_put(self, player: Player, step: Step) -> None:
         await self._put(player, 1, int(step.other))
@@ -137,6 +151,16 @@ class QueueScenario(Scenario):
                 self.stage.fail(f"{player.actor.name} sees {first!r}, which was not put")
             if size < 0 or len(claims) > len(self._items):
                 self.stage.fail(f"{player.actor.name} sees {size} items and {len(claims)} claims")
+            await self._see_failed(queue)
+
+    async def _see_failed(self, queue: Queue) -> list[FailedItem]:
+        found = await queue.failed()
+        for item in found:
+            former = f"{_PATH}/entries/{item.name}"
+            if item.attempts != self._max_attempts or self._begun[former] > item.attempts:
+                self.stage.fail(f"{item} has failed, after {self._begun[former]} bodies")
+            self._failed.add(former)
+        return found
 
     @contextlib.contextmanager
     def _taking(self, player: Player) -> Iterator[None]:
@@ -184,6 +208,12 @@ class QueueScenario(Scenario):
         try:
             async with cast(_Tool, player.tool).queue.claim(within=step.other) as item:
                 known = self._items[item.data]
+                self._begun[item.entry] += 1
+                too_often = self._begun[item.entry] > item.attempt and self._max_attempts
+                if too_often or item.attempt > (self._max_attempts or 0) or item.entry in self._failed:
+                    self.stage.fail(
+                        f"{player.actor.name} has claimed {item.data!r} once more, in attempt {item.attempt}"
+                    )
                 with known.guard.held(player, item, "claim"):
                     if known.gets or known.handled:
                         self.stage.fail(f"{player.actor.name} has claimed {item.data!r}, which was taken before")
@@ -219,12 +249,20 @@ class QueueScenario(Scenario):
             self._is_ordered = False
         # The removal of a watch is not repeated when an overloaded server refuses it: such a watch fires now.
         await self._put(player, 1, 100)
+        tool = cast(_Tool, player.tool)
         # A put whose outcome is unknown may still be carried out until then.
         await self.settled(player, _PATH)
         # Not the lines: other players wait in them at this moment.
-        while any(not path.startswith((f"{_PATH}/consumers/", f"{_PATH}/producers/")) for path in self.left()):
-            await self.do_get(player, Step("get", other=1.0))
-        tool = cast(_Tool, player.tool)
+        lasting = tuple(f"{_PATH}/{name}/" for name in ("consumers", "producers", "attempts"))
+        while any(not path.startswith(lasting) for path in self.left()):
+            with (
+                passing(),
+                contextlib.suppress(zkwire.NoNodeError, TimeoutError),
+            ):  # another player puts it back; no room
+                for failed in await self._see_failed(tool.queue):
+                    await tool.queue.retry(failed, within=0)
+            # By a claim, which moves what a session has left after the last attempt.
+            await (self.do_claim if self._max_attempts else self.do_get)(player, Step("claim", other=1.0))
         self._may_be_lost += sum(player.zk.session_id != session_id for session_id in tool.cancelled_in)
 
     def _check_order(self) -> None:

@@ -1,0 +1,145 @@
+"""How often each item was claimed, and the items that have failed for good.
+
+A queue with `max_attempts` counts the claims of an item in the node `attempts/<item>`, a number as text.  The
+transaction that claims the item writes the number too, so a consumer that dies in its body has used an attempt, and no
+fault loses one.  A claim that ends before its body begins takes its attempt back; if its consumer dies, or its session
+ends, at that moment, the attempt stays counted.  The transaction that deletes a handled item deletes the number.
+
+An item whose last attempt has failed moves to `failed/<item>-<attempts>-<number>` in one transaction: by its consumer
+when the body fails, or, if that consumer has died, by the next one that would claim it.
+"""
+
+import contextlib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import zkwire
+from recipes.common.numbers import in_order, next_number
+from recipes.common.retrying import read, result, until_answered
+from recipes.line.contenders import created_at
+from recipes.queue.nodes import Nodes
+from recipes.queue.quarantine import UnusableItemError, checked
+from zkwire import ACL, GetChildrenAndStat, GetData, Node, Perms, Transaction, ZooKeeperError
+
+_log = logging.getLogger(__name__)
+
+# Without CREATE: a node below the number would keep the handled item from being deleted.
+_ACL: Final = (ACL(Perms.READ | Perms.WRITE, "world", "anyone"),)
+_MOST_DIGITS: Final = 9  # what has more was not written by a consumer
+_FORBIDDEN: Final = "failed for the last time, and cannot be moved to {}: {}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedItem:
+    """An item that was claimed as often as `max_attempts` allows and never handled; listed by `Queue.failed`.
+
+    Attributes:
+        path: Its node, below `failed`.
+        data: What was put.
+        attempts: How often it was claimed.
+        name: The name that its node had among the items: the end of `Item.entry`.
+        since: When it moved to `failed`, by the clock of the ensemble's leader.
+    """
+
+    path: str
+    data: bytes
+    attempts: int
+    name: str
+    since: datetime
+
+
+def count_in(number: Node | None) -> int:
+    """Return the attempts that the node `attempts/<item>` shows; 0 without it, and if it holds no number."""
+    is_valid = number is not None and number.data.isdigit() and len(number.data) <= _MOST_DIGITS
+    return int(number.data) if number is not None and is_valid else 0
+
+
+def add_attempt(transaction: Transaction, nodes: Nodes, name: str, number: Node | None) -> None:
+    """Add to the transaction of a claim that it counts; refused if another client has claimed the item since.
+
+    Args:
+        number: What was read of `attempts/<item>`; None if it is believed to be missing.
+    """
+    path, data = nodes.number(name), b"%d" % (count_in(number) + 1)
+    if number is None:
+        transaction.create(path, data, acl=_ACL if nodes.asked_acl is None else nodes.asked_acl)
+    else:
+        transaction.set(path, data, number.stat.version)
+
+
+async def take_back(nodes: Nodes, name: str, attempt: int, version: int) -> None:
+    """Undo `add_attempt`, whose write has left the number with this `version`, unless there is a later claim."""
+    path, data = nodes.number(name), b"%d" % (attempt - 1)
+    with contextlib.suppress(ZooKeeperError):
+        await until_answered(nodes.zk, lambda: nodes.zk.set(path, data, version), repeats=True)
+
+
+def add_move(transaction: Transaction, nodes: Nodes, name: str, data: bytes, attempts: int) -> None:
+    """Add to a transaction that deletes the item that it creates the item in `failed`."""
+    transaction.create(f"{nodes.failed}/{name}-{attempts}-", data, sequential=True, acl=nodes.fixed_acl)
+
+
+def has_moved(nodes: Nodes, name: str, attempts: int) -> None:
+    """Report that an item was moved to `failed`."""
+    _log.warning("%s has failed %d times, and was moved to %s", nodes.entry(name), attempts, nodes.failed)
+
+
+async def read_number(nodes: Nodes, name: str) -> Node | None:
+    """Return the node `attempts/<item>`, None without it."""
+    number: Node | None = result((await read(nodes.zk, GetData(nodes.number(name))))[0])
+    return number
+
+
+async def move_abandoned(nodes: Nodes, name: str, number: Node | None) -> None:
+    """Move an item to `failed` that no consumer has claimed, and none may claim any more.
+
+    It is left if another client has claimed, moved or changed it meanwhile.
+
+    Args:
+        number: What was read of `attempts/<item>`.
+
+    Raises:
+        UnusableItemError: if the item cannot be read, or the server refuses to move it.
+    """
+    item = checked((await read(nodes.zk, GetData(nodes.entry(name))))[0])
+    if item is None or number is None:
+        return
+
+    async def move() -> None:
+        transaction = nodes.zk.transaction()
+        transaction.create(nodes.taken_node(name), acl=nodes.fixed_acl)  # not if another consumer has claimed it
+        transaction.delete(nodes.number(name), number.stat.version)
+        transaction.delete(nodes.entry(name), item.stat.version)
+        transaction.delete(nodes.taken_node(name))
+        add_move(transaction, nodes, name, item.data, count_in(number))
+        await transaction.commit()
+
+    try:
+        await until_answered(nodes.zk, move, repeats=True)
+    except (zkwire.TransactionError, ValueError) as refused:  # ValueError: it is too large
+        cause = refused.cause if isinstance(refused, zkwire.TransactionError) else refused
+        if not isinstance(cause, zkwire.NodeExistsError | zkwire.NoNodeError | zkwire.BadVersionError):
+            raise UnusableItemError(_FORBIDDEN.format(nodes.failed, cause)) from None
+    else:
+        has_moved(nodes, name, count_in(number))
+
+
+async def failed(nodes: Nodes) -> list[FailedItem]:
+    """Return the items in `failed`, in the order in which they came there; see Queue.failed."""
+    listed: tuple[Sequence[str], zkwire.Stat] | None = result(
+        (await read(nodes.zk, GetChildrenAndStat(nodes.failed)))[0]
+    )
+    names = in_order(listed[0], next_number(listed[1])) if listed else []
+    answers = await read(nodes.zk, *(GetData(f"{nodes.failed}/{name}") for name in names)) if names else []
+    found = []
+    for name, node in zip(names, answers, strict=True):
+        former, _, attempts = name.rpartition("-")[0].rpartition("-")
+        # What this client must not read, or another one has made by hand, must not hide the others.
+        if former and attempts.isdecimal() and not isinstance(node, zkwire.NoNodeError | zkwire.NoAuthError):
+            item: Node = result(node)
+            path, since = f"{nodes.failed}/{name}", created_at(item.stat)
+            found.append(FailedItem(path=path, data=item.data, attempts=int(attempts), name=former, since=since))
+    return found

@@ -1,0 +1,233 @@
+"""Attempts: which claims of an item count, and what becomes of an item that has failed for the last time."""
+
+import asyncio
+import logging
+import re
+
+import pytest
+
+import zkwire
+from recipes import FailedItem, LockLostError, Queue
+from recipes.queue.attempts import take_back
+from tests.support.client import Server as AnyServer
+from tests.support.queues import PATH, Counting, clients, drain, numbers, settled
+from tests.support.recipes import body_raises, outcome, until
+from zkwire import Client, Perms
+
+
+async def fail(queue: Queue) -> int:
+    """Claim the first item, fail, and return the number of the attempt."""
+    with body_raises(KeyError):
+        async with queue.claim(within=5) as item:
+            raise KeyError
+    return item.attempt
+
+
+async def children(zk: Client, path: str) -> dict[str, int]:
+    return {name: len(await zk.get_children(f"{path}/{name}")) for name in ("entries", "taken", "attempts", "failed")}
+
+
+async def test_an_item_that_has_failed_for_the_last_time_moves(each_server: AnyServer, path: str) -> None:
+    """An item that failed n times moves to `failed` in one transaction and is claimed no more."""
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
+        queues = [Queue(client, path, max_attempts=3) for client in (zk, other)]
+        await queues[0].put(b"bad", 7)
+        assert [await fail(queue) for queue in (*queues, queues[0])] == [1, 2, 3]
+        (failed,) = await queues[1].failed()
+        assert (failed.data, failed.attempts, failed.name) == (b"bad", 3, "entry-007-0000000000")
+        stat = await zk.exists(failed.path)
+        assert stat is not None
+        assert (await zk.get(f"{path}/entries")).stat.pzxid == stat.czxid
+        assert failed.since.timestamp() * 1000 == pytest.approx(stat.ctime)
+        for queue in queues:
+            with pytest.raises(TimeoutError):
+                await queue.claim(within=0).__aenter__()
+        assert await children(zk, path) == {"entries": 0, "taken": 0, "attempts": 0, "failed": 1}
+
+        await queues[0].put_many([b"more", b"less"], 7)
+        await queues[1].retry(failed)
+        assert await queues[1].failed() == []
+        for data in (b"more", b"less", b"bad"):
+            async with queues[0].claim(within=5) as item:
+                assert (item, item.attempt) == (data, 1)
+        with pytest.raises(zkwire.NoNodeError, match=re.escape(failed.path)):
+            await queues[0].retry(failed)
+        await settled(zk, path)
+        assert set((await children(zk, path)).values()) == {0}
+
+
+async def test_a_consumer_that_dies_in_its_body_has_used_an_attempt(caplog: pytest.LogCaptureFixture) -> None:
+    """A consumer that crashes in the body counts as an attempt: the claim itself has counted it."""
+    async with clients() as (server, (zk, other)):
+        dying, queue = Queue(zk, PATH, max_attempts=2), Queue(other, PATH, max_attempts=2)
+        await queue.put_many([b"bad", b"good"])
+        for attempt in (1, 2):
+            with body_raises(LockLostError):
+                async with dying.claim(within=5) as item:
+                    assert (item, item.attempt) == (b"bad", attempt)
+                    server.expire(zk.session_id)
+                    await asyncio.sleep(5)
+        with caplog.at_level(logging.WARNING, "recipes.queue.attempts"):
+            async with queue.claim(within=5) as item:
+                assert (item, item.attempt) == (b"good", 1)
+        (failed,) = await queue.failed()
+        assert (failed.data, failed.attempts) == (b"bad", 2)
+        assert f"{item.entry[:-1]}0 has failed 2 times, and was moved to {PATH}/failed" in caplog.text
+        await settled(zk, PATH)
+        assert await children(zk, PATH) == {"entries": 0, "taken": 0, "attempts": 0, "failed": 1}
+
+
+async def test_a_claim_that_ends_before_its_body_takes_its_attempt_back() -> None:
+    async with clients() as (server, (zk, other)):
+        await Queue(other, PATH).put(b"a")
+        assert await fail(Queue(other, PATH, max_attempts=3)) == 1
+        with server.hold_replies("multi", session=zk.session_id, nth=2, times=1) as held:
+            claiming = asyncio.create_task(Queue(zk, PATH, max_attempts=3).claim().__aenter__())
+            await held.until_hit()
+            claiming.cancel()
+            await outcome(claiming)
+        await settled(other, PATH)
+        assert await fail(Queue(other, PATH, max_attempts=3)) == 2
+
+
+async def test_what_was_taken_back_does_not_count_out_a_later_claim() -> None:
+    """The write that takes an attempt back is repeated after a lost answer; another consumer has claimed by then."""
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, max_attempts=9)
+        await queue.put(b"a")
+        assert [await fail(queue), await fail(queue)] == [1, 2]
+        name = (await zk.get_children(f"{PATH}/attempts"))[0]
+        await take_back(queue._nodes, name, 1, 0)
+        assert await fail(queue) == 3
+        await take_back(queue._nodes, name, 3, 2)
+        assert await fail(queue) == 3
+
+
+@pytest.mark.usefixtures("unwatched")
+async def test_counting_costs_an_item_that_has_not_failed_no_request() -> None:
+    counts = []
+    for most in (None, 5):
+        observer = Counting()
+        async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+            await Queue(other, PATH, max_attempts=most).put_many(numbers(4))
+            await Queue(other, PATH, max_attempts=5)._nodes.make()
+            observer.requests.clear()
+            for _ in range(3):
+                async with Queue(zk, PATH, max_attempts=most).claim() as item:
+                    assert item.attempt == bool(most)
+                    assert len(await other.get_children(f"{PATH}/attempts")) == bool(most)
+            counts.append([name for name in observer.requests if name not in ("sync", "ping")])  # on a busy machine
+    assert counts[0] == counts[1]
+
+
+async def test_nodes_that_were_deleted_by_hand_keep_no_item() -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, max_attempts=1)
+        await queue.put_many(numbers(3))
+        for number in range(3):
+            async with queue.claim(within=5) as item:
+                await zk.delete_tree(f"{PATH}/attempts")
+                if number:
+                    await zk.delete(f"{PATH}/failed")
+            assert (item, item.attempt) == (b"%d" % number, 1)
+        await queue.put_many(numbers(2))
+        for child in ("attempts", "failed"):
+            with body_raises(KeyError):
+                async with queue.claim(within=5):
+                    await zk.delete_tree(f"{PATH}/{child}")
+                    raise KeyError
+        assert sum((await children(zk, PATH)).values()) == len(await queue.failed()) == 1 + (child == "attempts")
+
+
+@pytest.mark.parametrize("data", [b"", b"many", b"-1", b"9" * 5000])
+async def test_a_number_that_a_stranger_has_written_is_none(data: bytes) -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, max_attempts=2)
+        await queue.put(b"a")
+        assert await fail(queue) == 1
+        await zk.set(f"{PATH}/attempts/{(await zk.get_children(f'{PATH}/attempts'))[0]}", data)
+        assert [await fail(queue), await fail(queue)] == [1, 2]
+        assert [item.attempts for item in await queue.failed()] == [2]
+
+
+async def test_an_item_that_cannot_move_is_skipped_and_the_bodys_error_is_raised(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, max_attempts=1)
+        await queue.put_many([b"bad", b"good"])
+        await queue._nodes.make()
+        await zk.set_acl(f"{PATH}/failed", zkwire.READ_ONLY_ACL)
+        assert await fail(queue) == 1
+        with caplog.at_level(logging.WARNING, "recipes"):
+            async with Queue(zk, PATH, max_attempts=1).claim(within=5) as item:
+                assert item == b"good"
+        assert caplog.text.count("failed for the last time, and cannot be moved to") == 1
+        await settled(zk, PATH)
+        assert await children(zk, PATH) == {"entries": 1, "taken": 0, "attempts": 1, "failed": 0}
+
+
+async def test_other_consumers_share_the_items_and_a_get_forgets_the_attempts() -> None:
+    """kazoo's consumers, and those without `max_attempts`, take an item as before, and leave its number."""
+    async with clients(1) as (_, (zk,)):
+        counting, plain = Queue(zk, PATH, max_attempts=2), Queue(zk, PATH)
+        await counting.put_many(numbers(3))
+        assert [await fail(counting), await fail(plain)] == [1, 0]
+        assert sorted([await counting.get(), await counting.get()]) == [b"1", b"2"]
+        assert await children(zk, PATH) == {"entries": 1, "taken": 0, "attempts": 1, "failed": 0}
+        assert await counting.get() == b"0"
+        await until(lambda: is_empty(zk, f"{PATH}/attempts"))
+
+
+async def is_empty(zk: Client, path: str) -> bool:
+    return not await zk.get_children(path)
+
+
+async def test_strangers_nodes_hide_no_failed_item() -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, max_attempts=1)
+        assert await queue.failed() == []
+        await queue.put_many(numbers(12))
+        for _ in range(11):
+            assert await fail(queue) == 1
+        for name in ("entry", "entry-0000000001", "entry-x-0000000002"):
+            await zk.create(f"{PATH}/failed/{name}")
+        acl = [zkwire.ACL(Perms.ALL, "digest", "other:x")]
+        await zk.create(f"{PATH}/failed/entry-100-0000000000-1-0000000003", acl=acl)
+        assert [item.data for item in await queue.failed()] == numbers(11)
+
+
+async def test_a_retried_item_waits_for_room() -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, 1, max_attempts=1)
+        await queue.put(b"a")
+        assert await fail(queue) == 1
+        await queue.put(b"b")
+        (failed,) = await queue.failed()
+        with pytest.raises(TimeoutError, match="no room"):
+            await queue.retry(failed, within=0.01)
+        assert await queue.failed() == [failed]
+        assert await drain(queue) == [b"b"]
+        await queue.retry(failed, within=0)
+        assert await drain(queue) == [b"a"]
+
+
+async def test_bad_values_are_refused_before_anything_is_sent() -> None:
+    observer = Counting()
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
+        observer.requests.clear()
+        for bad in (0, -1, 2.0, True, "3"):
+            with pytest.raises((TypeError, ValueError), match="max_attempts is a whole number from 1"):
+                Queue(zk, PATH, max_attempts=bad)  # type: ignore[arg-type]
+        queue = Queue(other, PATH, max_attempts=1)
+        await queue.put(b"a")
+        assert await fail(queue) == 1
+        (failed,) = await queue.failed()
+        assert isinstance(failed, FailedItem)
+        with pytest.raises(TypeError, match="an item that failed"):
+            await Queue(zk, PATH).retry(failed.path)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="not a failed item of the queue /other"):
+            await Queue(zk, "/other").retry(failed)
+        with pytest.raises(ValueError, match="within"):
+            await Queue(zk, PATH).retry(failed, within=-1)
+        assert observer.requests == []
