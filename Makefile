@@ -16,7 +16,8 @@ LINTERS := mypy==2.4.1 ruff==0.17.5
 BUILDER := build==1.3.0
 SITE := sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19
 # What the programs in docs/examples meet, and another event loop.
-THIRD_PARTY := fastapi==0.165.0 uvicorn==0.54.0 django==5.2.19 django-stubs==5.2.9 aiohttp==3.14.5 uvloop==0.23.0 mypy==2.4.1
+THIRD_PARTY := fastapi==0.165.0 uvicorn==0.54.0 django==5.2.19 django-stubs==5.2.9 aiohttp==3.14.5 uvloop==0.23.0 mypy==2.4.1 \
+	apscheduler==3.11.3 celery==5.7.0 celery-types==0.26.0
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
 # .venv/.ready says which interpreter made .venv: another one in PYTHON makes it again.
@@ -41,7 +42,7 @@ help:
 	@echo 'make bench-queues  measure the queues of kazoo beside ours, with 1 and 4 processes and 10,000 items; ARGS=--no-fsync'
 	@echo 'make bench-all     run all benchmarks in turn on one real ZooKeeper; ARGS="--quick --json FILE"'
 	@echo 'make lint          run mypy --strict and ruff over everything'
-	@echo 'make thirdparty    try the programs in docs/examples with FastAPI, Django and aiohttp, and the tests in the loops of uvloop'
+	@echo 'make thirdparty    try the programs in docs/examples with FastAPI, APScheduler, Celery, Django and aiohttp, and the tests in the loops of uvloop'
 	@echo 'make docs          build the site from docs/ and the docstrings into build/docs; a warning is an error'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
 	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
@@ -111,7 +112,7 @@ lint: .venv/.ready .venv-lint/.ready
 
 thirdparty: .venv-thirdparty/.ready
 	.venv-thirdparty/bin/mypy docs/examples
-	.venv-thirdparty/bin/python -m pytest tests/docs/thirdparty.py
+	.venv-thirdparty/bin/python -m pytest tests/docs/thirdparty*.py
 	.venv-thirdparty/bin/python -m tests quick --loop uvloop:new_event_loop $(ARGS)
 
 docs: .venv-docs/.ready

@@ -12,6 +12,7 @@ from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Hold
 from recipes.lock import Lock, ReentrantLock
 from recipes.multi_lock import MultiLease, MultiLock
+from recipes.only_one import only_one
 from recipes.partitioner import Partitioner
 from recipes.persistent_ephemeral import PersistentEphemeral
 from recipes.queue.attempts import FailedItem
@@ -61,4 +62,5 @@ __all__ = [
     "TimedLock",
     "TryLock",
     "WriteLease",
+    "only_one",
 ]

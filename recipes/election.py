@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from types import TracebackType
-from typing import ClassVar, Final, Self
+from typing import ClassVar, Final, Self, TypeVar
 
 from recipes.common.checks import checked_data, same_loop
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import read, result, until_answered
 from recipes.common.streams import RecipeStream
+from recipes.line.contenders import Contender, look
 from recipes.line.known import line_of
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
@@ -25,6 +27,8 @@ from recipes.line.ticket import Ticket, VersionedWriter, is_ticket
 from zkwire import ACL, Client, GetData, NoNodeError, Stat, WatchEvent, WatchEventType, join_path, validate_path
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LATCH_PREFIX: Final = "latch-"  # Curator's LeaderLatch has it, and can take part in the same election
 
@@ -125,8 +129,9 @@ class Election(LineLock[Term]):
             ...                                   # cancelled, and LockLostError raised, when the leadership is lost
         async for term in election.terms():       # leads again and again, until you leave the loop
             async with term: ...
+        result = await election.run(work)         # work(term), again after each loss, until it has ended by itself
         async for data in election.observe(): ... # the data of the leader, None if there is none
-        print(await election.candidates())
+        print(await election.leader(), await election.candidates())
 
     A leader that cannot be certain any more to lead is cancelled before another one begins; docs/waiting-line.md has
     the argument and its assumptions.  `term.token` protects a store even from a leader that does not notice.
@@ -179,6 +184,39 @@ class Election(LineLock[Term]):
         """
         return Terms(self._zk, self._line)
 
+    async def run(self, work: Callable[[Term], Awaitable[T]]) -> T:
+        """Lead, await `work(term)`, resign when it has ended, and return its result.
+
+        When the leadership is lost, or another task resigns, the work is cancelled, and this is a candidate again: the
+        work begins from its start in the next term, in a new session if the old one has expired.  So its result comes
+        from one term, which lasted to the end of the work.
+
+        Args:
+            work: An async function; it is called once in each term.
+
+        Raises:
+            TypeError: if `work` cannot be called, such as a coroutine.
+            Exception: whatever the work raises, but the loss of its own term; and the errors of `acquire`.
+
+        Cancellation:
+            Of the work, which may clean up; the leadership is resigned when it has ended.
+
+        Order:
+            After a loss it queues after the present candidates.
+
+        Requests:
+            Those of `lead`, for each term.
+        """
+        if not callable(work):
+            raise TypeError(f"run calls a function with each term, for example an async def; this is none: {work!r}")
+        while True:
+            try:
+                async with self.lead() as term:
+                    return await work(term)
+            except LockLostError as error:
+                if error.path != term.path:  # of another lock, which the work holds
+                    raise
+
     def observe(self) -> LeaderStream:
         """Return a stream of the leader's data, now and after each change: `async for data in election.observe()`.
 
@@ -203,6 +241,25 @@ class Election(LineLock[Term]):
             getChildren2 and getData for each leader, getData for each change of its data.
         """
         return LeaderStream(self._zk, self.path)
+
+    async def leader(self) -> Contender | None:
+        """Return the first candidate, which leads, or None if there is none.
+
+        This is one look: the leadership may have passed on when the result is read, so decide nothing by it.  Nodes
+        that are not ephemeral are no candidates.  Errors are those of `acquire`, without TimeoutError.
+
+        Cancellation:
+            Harmless.
+
+        Requests:
+            getChildren2 and getData; if the first candidate leaves meanwhile, or is not ephemeral, those of
+            `contenders`.
+        """
+        for most in (1, None):
+            found = await until_answered(self._zk, partial(look, self._zk, self.path, most=most))
+            if found:
+                return found[0]
+        return None
 
     async def candidates(self) -> list[bytes]:
         """Return the data of all candidates, in their order: the first one leads.

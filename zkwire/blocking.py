@@ -28,6 +28,8 @@ from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Generic, ParamSpec, TypeVar, cast, overload
 
+__all__ = ["Portal"]
+
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")

@@ -388,7 +388,7 @@ class NoAnswerError(_UnansweredError, TimeoutError):
 class SessionError(ZooKeeperError):
     """The session is over: every later request in it fails."""
 
-    def again(self) -> SessionError:
+    def _again(self) -> SessionError:
         """Return a fresh copy of this error to raise.
 
         Many callers get the same end of a session.  If they all raised one object, each would add its traceback to it.

@@ -9,7 +9,8 @@
 | 126, 127 | the command cannot be run; it is not found |
 | 128 + N | signal N has ended zklock while it waited |
 
-`show` and `leader` have the statuses of the command zkwire: 0, 1 refused, 2 misused, 3 unreachable, 130 interrupted.
+`show`, `leader` and `break` have the statuses of the command zkwire: 0, 1 refused, 2 misused, 3 unreachable, 130
+interrupted.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import zkwire
-from recipes.command import running, show
+from recipes.command import breaking, running, show
 from zkwire.command import options as common
 from zkwire.command import output
 
@@ -43,13 +44,14 @@ _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "-s/--shared": {**common.FLAG, "help": "hold it together with others that are --shared"},
     "-n/--permits": {"type": common.positive, "metavar": "N", "help": "hold it together with others, N at a time"},
     "--once": {**common.FLAG, "help": "end when the leadership is lost, do not wait again"},
-    "--follow": {**common.FLAG, "help": "now and after each change, until interrupted"},
+    "--follow": {**common.FLAG, "help": "print the leader now and after each change, until interrupted"},
     "--watch": {**common.FLAG, "help": "now and after each change, until interrupted"},
+    "-y/--yes": {**common.FLAG, "help": "ask no question"},
     "--json": {**common.FLAG, "help": "print JSON, for programs"},
 }
 
 _RUNNING: Final = "path --data --grace -q/--quiet"
-_SHOWING: Final = {"show": show.show, "leader": show.leader}
+_SHOWING: Final = {"show": show.show, "leader": show.leader, "break": breaking.remove_holders}
 
 
 @output.prepared_streams()
@@ -64,20 +66,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> common.Parser:
     """Return the parser of the whole command line, up to the `--` before a command to run."""
-    top = common.Parser.top("zklock", "Run commands under distributed locks, and show the holders of locks.")
-    top.set_defaults(within=None, once=True, conflict_exit_code=0)  # of commands without these options
+    top = common.Parser.top("zklock", "Run commands under distributed locks, show and remove the holders of locks.")
+    # Of commands without these options.
+    top.set_defaults(within=None, once=True, conflict_exit_code=0, follow=False, json=False)
 
     command = _add(top, "run", "run a command while a lock is held", f"{_RUNNING} -E/--conflict-exit-code")
     for exclusive in ("--within --try", "-s/--shared -n/--permits"):
         common.add_arguments(command.add_mutually_exclusive_group(), exclusive, _ARGUMENTS)
-    _add(top, "elect", "run a command while this process leads", f"{_RUNNING} --once")
+    _add(top, "elect", "run a command while this process leads", f"{_RUNNING} --once --follow")
     _add(top, "show", "show the locks at a path and below, with their holders and waiters", "path? --watch --json")
     _add(top, "leader", "print the data of the leader of an election", "path --follow --json")
+    _add(top, "break", "remove the holders of a lock, after a question for each", "path -y/--yes")
     return top
 
 
 def _add(top: common.Parser, name: str, text: str, names: str) -> common.Parser:
-    """Add a command with its arguments; each runs another one, if it is none of those that show something."""
+    """Add a command with its arguments; each runs another one, but for those in _SHOWING."""
     shows = name in _SHOWING
     usage = None if shows else f"zklock {name} PATH [OPTION ...] -- COMMAND [ARGUMENT ...]"
     command: common.Parser = top.commands.add_parser(name, help=text, description=text.capitalize() + ".", usage=usage)
@@ -90,9 +94,10 @@ def _add(top: common.Parser, name: str, text: str, names: str) -> common.Parser:
 
 
 def _run(options: argparse.Namespace) -> int | None:
-    shows = _SHOWING.get(options.name)
+    shows = _SHOWING.get("leader" if options.follow else options.name)
     if bool(options.command) is (shows is not None):
-        raise ValueError(f"{options.name} takes no command" if shows else "after --, write the command to run")
+        name = "elect --follow" if options.name == "elect" else options.name
+        raise ValueError(f"{name} takes no command" if shows else "after --, write the command to run")
     zkwire.validate_path(options.path)
     if not 0 <= options.conflict_exit_code <= 255:
         raise ValueError("--conflict-exit-code is a number from 0 to 255")

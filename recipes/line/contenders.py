@@ -3,7 +3,8 @@
 Knows the nodes of a line and what their names mean.  Nothing is decided by it: a ticket owns by what `position` says.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import zkwire
 from recipes.common.numbers import in_order, next_number
-from recipes.common.retrying import result
+from recipes.common.retrying import read_synced, result, until_answered
 from recipes.line import ticket_data
 from recipes.line.known import line_of
 from recipes.line.position import Position
@@ -22,8 +23,15 @@ _LONGEST: Final = 100  # characters of another client's data that an error messa
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+class _Seen:
+    """What has a client besides its fields: the client is no part of a copy, nor of what is compared."""
+
+    __slots__ = ("_zk",)
+    _zk: Client
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contender:
+class Contender(_Seen):
     """A holder of a lock, or a client that waits for it, at the moment of a look.
 
     Of a node that this client must not read only the path, and whether it owns, are known.
@@ -46,9 +54,58 @@ class Contender:
     is_mine: bool = False
     owns: bool
 
+    async def remove(self) -> bool:
+        """Delete its node, and no other: the holder is told that the lock is lost, and the next in the line is served.
+
+        The holder learns of it after the fact, so its body may still run when the next one owns.  A client that waits
+        takes a new ticket, after all others.
+
+        Returns:
+            Whether it was still there.
+
+        Raises:
+            RuntimeError: for a copy, and for a queue's claim.
+            NoAuthError: if this client may not read or delete the node.
+
+        The errors of `contenders` are raised, too.
+
+        Cancellation:
+            The node may have been deleted or not.
+
+        Order:
+            What the server has carried out before this call is seen.  A node without a sequence number, of a TryLock,
+            is deleted in the round trip after it was seen to be the same.
+
+        Requests:
+            sync and getData in one write, and a delete.
+        """
+        return await self._while_there(lambda zk, version: zk.delete(self.path, version))
+
+    async def _while_there(self, act: Callable[[Client, int], Awaitable[object]]) -> bool:
+        """Call `act` with the version of the node if that is the one that was seen; return whether it was there."""
+        zk: Client | None = getattr(self, "_zk", None)
+        if zk is None:
+            raise RuntimeError(f"{self.path}: neither a copy nor a queue's claim, but only what `contenders` has shown")
+        client, was_there = zk, False
+
+        async def act_if_same() -> None:
+            nonlocal was_there
+            node = result((await read_synced(client, self.path, GetData(self.path)))[0])
+            if node is not None and node.stat.czxid == self.token:
+                was_there = True
+                await act(client, node.stat.version)
+
+        with suppress(zkwire.NoNodeError):
+            while True:
+                # Its client writes as well: the limit of a TimedLock, the data of a leader.
+                with suppress(zkwire.BadVersionError):
+                    await until_answered(client, act_if_same, repeats=True)
+                    break
+        return was_there
+
 
 async def look(
-    zk: Client, path: str, slots: int | Callable[[bytes], int] = 1, *, reports: bool = True
+    zk: Client, path: str, slots: int | Callable[[bytes], int] = 1, *, reports: bool = True, most: int | None = None
 ) -> list[Contender]:
     """Return the contenders of the line at `path`, in their order.
 
@@ -57,6 +114,7 @@ async def look(
     Args:
         slots: How many may own at once, or a function of the data of the node at `path`.
         reports: Whether foreign nodes are logged.
+        most: How many children to read, the first ones; None: all.
 
     Requests:
         getChildren2; in one write a getData for each child, and one for `path` if `slots` is a function.
@@ -65,7 +123,7 @@ async def look(
         children, stat = await zk.get_children_and_stat(path)
     except zkwire.NoNodeError:
         return []
-    names = in_order(children, next_number(stat))
+    names = in_order(children, next_number(stat))[:most]
     nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names] + [GetData(path)] * callable(slots))
     if callable(slots):
         its_node = result(nodes.pop())
@@ -79,21 +137,21 @@ async def look(
                 known.found_foreign(name)
             elif isinstance(node, zkwire.NoAuthError):
                 known.found_unreadable(name)
-    return in_line(path, names, nodes, slots=slots, session_id=zk.session_id)
+    return in_line(zk, path, names, nodes, slots=slots)
 
 
 def in_line(
-    path: str, names: Sequence[str], nodes: Sequence[Node | Exception], *, slots: int, session_id: int
+    zk: Client, path: str, names: Sequence[str], nodes: Sequence[Node | Exception], *, slots: int
 ) -> list[Contender]:
     """Return the contenders of the line at `path`.
 
     A child that is gone, or is not ephemeral, is left out.  One that must not be read counts as a ticket.
 
     Args:
+        zk: The client that looks.
         names: Its children that have a sequence number, in order.
         nodes: What a read of each one has brought.
         slots: How many may own at once.
-        session_id: The session of the client that looks.
 
     Raises:
         ServerError: if it is among `nodes`, and does not say that the node is gone or must not be read.
@@ -109,25 +167,31 @@ def in_line(
         tickets += 1
         writers += is_writer(name)
         if isinstance(node, Node):
-            found.append(contender(join_path(path, name), node, session_id=session_id, owns=owns))
+            found.append(contender(zk, join_path(path, name), node, owns=owns))
             writers -= is_writer(name) and ticket_data.lets_readers_in(name, node.data, node.stat.version)
         else:
-            found.append(Contender(path=join_path(path, name), owns=owns))
+            found.append(_seen_by(zk, Contender(path=join_path(path, name), owns=owns)))
     return found
 
 
-def contender(path: str, node: Node, *, session_id: int, owns: bool) -> Contender:
-    """Return the contender of `node`, which was read at `path` by the client with the session `session_id`."""
+def contender(zk: Client, path: str, node: Node, *, owns: bool) -> Contender:
+    """Return the contender of `node`, which `zk` has read at `path`."""
     stat = node.stat
-    return Contender(
+    found = Contender(
         path=path,
         data=ticket_data.without_line(path.rpartition("/")[2], node.data, stat.version),
         session=describe_session(stat.ephemeral_owner),
         since=created_at(stat),
         token=stat.czxid,
-        is_mine=stat.ephemeral_owner == session_id,
+        is_mine=stat.ephemeral_owner == zk.session_id,
         owns=owns,
     )
+    return _seen_by(zk, found)
+
+
+def _seen_by(zk: Client, found: Contender) -> Contender:
+    object.__setattr__(found, "_zk", zk)
+    return found
 
 
 def describe_session(session_id: int) -> str:
@@ -203,4 +267,4 @@ def single(zk: Client, path: str, node: Any) -> list[Contender]:
         ServerError: if the read was refused, unless that says that the node is gone or must not be read.
     """
     parent, _, name = path.rpartition("/")
-    return in_line(parent or "/", (name,), (node,), slots=1, session_id=zk.session_id)
+    return in_line(zk, parent or "/", (name,), (node,), slots=1)

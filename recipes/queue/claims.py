@@ -231,7 +231,7 @@ async def claims(nodes: Nodes) -> list[Contender]:
             if isinstance(answer, BaseException) and not isinstance(answer, zkwire.NoNodeError | zkwire.NoAuthError):
                 raise answer
         if isinstance(taken, Node) and is_ticket(taken.stat) and not isinstance(item, zkwire.NoNodeError):
-            claim = contender(nodes.entry(name), taken, session_id=nodes.zk.session_id, owns=True)
+            claim = contender(nodes.zk, nodes.entry(name), taken, owns=True)
             found.append(replace(claim, data=item.data if isinstance(item, Node) else b""))
     return found
 

@@ -4,21 +4,36 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from copy import copy
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 import zkwire
-from recipes import Contender, Election, Lock, MultiLock, ReadWriteLock, Semaphore, TimedLock, TryLock
+from recipes import (
+    Contender,
+    Election,
+    Lock,
+    MultiLock,
+    Queue,
+    ReadWriteLock,
+    Semaphore,
+    TimedLease,
+    TimedLock,
+    TryLock,
+    only_one,
+)
 from recipes.common.this_process import describe
 from recipes.line.contenders import DIAGNOSTICS
 from recipes.line.locking import Locking
 from tests.support.everywhere import scene
 from tests.support.locks import start_waiting, two_clients
+from tests.support.queues import Counting
 from tests.support.recipes import two_clients as two_real_clients
 from tests.support.recipes import until
-from zkwire import Client
+from zkwire import Client, SessionClosedError
 from zkwire.testing import RealServer
 
 P = "/recipe"
@@ -27,7 +42,7 @@ ALL: dict[str, Callable[[Client, str], Locking[Any]]] = {
     "lock": lambda zk, path: Lock(zk, path),
     "write lock": lambda zk, path: ReadWriteLock(zk, path).write(),
     "semaphore": lambda zk, path: Semaphore(zk, path, 1),
-    "election": lambda zk, path: Election(zk, path, describe()),  # an election's data is for its observers
+    "election": only_one,  # that of an Election is for its observers
     "timed lock": lambda zk, path: TimedLock(zk, path, 30),
 }
 
@@ -114,6 +129,58 @@ async def test_strangers_are_left_out_or_count_as_tickets(caplog: pytest.LogCapt
         assert re.search(r"x-0000000001 .*must not be read", caplog.text)
 
 
+# -- removing --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", ALL.values(), ids=ALL.keys())
+async def test_a_holder_that_is_removed_is_told_and_the_next_one_is_served(
+    make: Callable[[Client, str], Locking[Any]], zookeeper: RealServer, path: str
+) -> None:
+    """The holder is told, the next one is served."""
+    async with two_real_clients(zookeeper) as (zk, other):
+        lease = await make(zk, path).acquire()
+        waiting = await start_waiting(zk, make(other, path), 2)
+        if isinstance(lease, TimedLease):
+            await lease.extend(60)  # its node has another version now
+        (holder, _) = await make(zk, path).contenders()
+        if isinstance(lease, TimedLease):
+            await lease.extend(60)
+        assert await holder.remove()
+        assert (await lease.lost()).why == "another client has deleted it"
+        (await waiting).check()
+        assert not await holder.remove()
+        await (await waiting).release()
+
+
+async def test_no_other_ticket_than_the_one_that_was_shown_is_removed() -> None:
+    async with scene(P) as stage:
+        job = TryLock(stage.zk, P)
+        lease = await job.acquire()
+        (holder,) = await job.contenders()
+        await lease.release()
+        later = await TryLock(stage.other, P).acquire()
+        assert not await holder.remove()
+        (new,) = await job.contenders()
+        for refusal in (zkwire.NoNodeError, zkwire.BadVersionError):
+            with stage.server.answering("delete", refusal, session=stage.zk.session_id, times=1):
+                assert await new.remove()
+        assert await later.lost() is not None
+
+
+async def test_a_copy_and_a_claim_of_a_queue_are_not_removed() -> None:
+    async with two_clients() as (zk, _):
+        queue = Queue(zk, P)
+        await queue.put(b"1")
+        async with queue.claim() as item, Lock(zk, f"{P}/lock") as lease:
+            (holder,), (claim,) = await Lock(zk, f"{P}/lock").contenders(), await queue.claims()
+            for unbound in (claim, replace(holder, data=b""), copy(holder)):
+                with pytest.raises(RuntimeError, match=rf"^{unbound.path}: neither a copy nor a queue's claim"):
+                    await unbound.remove()
+            assert asdict(holder)["path"] == lease.path
+            lease.check()
+            item.check()
+
+
 # -- the message of a TimeoutError ----------------------------------------------------------------------------------
 
 
@@ -170,3 +237,26 @@ async def test_a_timeout_while_the_own_ticket_is_created_names_no_ticket() -> No
         held = stage.server.hold_replies("create", session=stage.zk.session_id)
         with held, pytest.raises(TimeoutError, match=r"within 0\.05 s$"):
             await Lock(stage.zk, P).acquire(within=0.05)
+
+
+async def test_the_leader_is_the_first_candidate_or_none_and_costs_two_requests() -> None:
+    """One look: the first candidate of an election, or None if there is none."""
+    count = Counting()
+    async with scene(P) as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
+        election = Election(zk, P)
+        assert await election.leader() is None
+        term = await Election(stage.other, P, b"1").acquire()
+        second = await start_waiting(stage.other, Election(stage.other, P, b"2"), 2)
+        count.requests.clear()
+        leader = await election.leader()
+        assert count.requests == ["getChildren2", "getData"]
+        assert leader == (await election.contenders())[0]
+        assert (leader.token, leader.data, leader.owns) == (term.token, b"1", True)
+        with stage.server.hold_replies("getChildren", session=zk.session_id) as listing:
+            looking = asyncio.create_task(election.leader())
+            await listing.until_hit()
+            await term.release()
+        assert await looking == (await election.contenders())[0]
+        await (await second).release()
+    with pytest.raises(SessionClosedError):
+        await election.leader()

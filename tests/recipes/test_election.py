@@ -4,7 +4,7 @@ import asyncio
 import gc
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -49,6 +49,16 @@ async def lead_again_for_ever(election: Election, terms: list[Term]) -> None:
             await asyncio.Event().wait()
 
 
+async def run_for_ever(election: Election, terms: list[Term]) -> None:
+    """Do the same by `run`."""
+
+    async def work(term: Term) -> None:
+        terms.append(term)
+        await asyncio.Event().wait()
+
+    await election.run(work)
+
+
 @asynccontextmanager
 async def running(*coroutines: Any) -> AsyncIterator[list[asyncio.Task[Any]]]:
     """Run the coroutines as tasks, started in this order, and cancel them at the end."""
@@ -84,6 +94,7 @@ async def test_candidates_of_other_libraries_take_part_in_the_same_election(zook
         await until_line(zk, path, 2)  # without the child that is no candidate
         last = await other.create(latch, b"java-2", ephemeral=True, sequential=True)
         assert await Election(zk, path).candidates() == [b"java-1", b"ours", b"java-2"]
+        assert await Election(zk, path).leader() == (await Election(zk, path).contenders())[0]
         await other.delete(first)
         term = await waiting
         assert sorted([term.path, last], key=lambda node: node.rpartition("-")[2]) == [term.path, last]
@@ -145,12 +156,15 @@ async def test_bad_arguments_are_refused(memory: Any, path: str, bad: str) -> No
 # -- one term after another -------------------------------------------------------------------------------------------
 
 
-async def test_terms_continue_in_a_new_session_behind_the_other_candidates(zookeeper: RealServer, path: str) -> None:
+@pytest.mark.parametrize("again", [lead_again_for_ever, run_for_ever])
+async def test_terms_continue_in_a_new_session_behind_the_other_candidates(
+    again: Callable[[Election, list[Term]], Awaitable[None]], zookeeper: RealServer, path: str
+) -> None:
     """Pitfalls 12, 13 and 17: the new ticket belongs to the new session."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         terms: list[Term] = []
         others: list[Term] = []
-        async with running(lead_again_for_ever(Election(zk, path, b"1"), terms)) as (task,):
+        async with running(again(Election(zk, path, b"1"), terms)) as (task,):
             await until(lambda: bool(terms))
             async with running(lead_again_for_ever(Election(other, path, b"2"), others)) as (waiter,):
                 await until_line(other, path, 2)

@@ -207,9 +207,10 @@ class Stage:
             within = 3 * longest + 8 * shape.tick + shape.ending + 10 * shape.stall
             self._run(lambda: not self.ensemble.sessions(), within, "sessions stay")
             self._run(self._is_at_rest, 5.0, "machines go on")
-            if any(player.machine.left() for player in self.players):
+            is_calm = False
+            while any(player.machine.left() for player in self.players) and not is_calm:
+                is_calm = self.world.now >= self.schedule.calm  # otherwise a fault may stop a machine meanwhile
                 self._let_pass(_MOMENT)
-                # A fault may have begun meanwhile that stops a machine.
                 self._run(self._is_at_rest, self.schedule.calm + 5.0, "machines go on")
         except _FailedError:
             return

@@ -154,7 +154,7 @@ def make_uncertain(zk: Client, seconds: float = 0.0) -> None:
     lifetime = zk._session.lifetime
     assert lifetime.certainty is not None
     lifetime.certainty.until = asyncio.get_running_loop().time() + seconds
-    lifetime.on_uncertain.check_soon()
+    lifetime.on_uncertain._check_soon()
 
 
 @asynccontextmanager

@@ -248,7 +248,7 @@ def connect(
         "rng": rng,
         "open_link": open_link or opener_of(ssl),
         "auth": [credentials.checked(*_pair(each), request_limit=request_limit) for each in auth],
-        "sasl": sasl.with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
+        "sasl": sasl._with_rng(rng) if isinstance(sasl, DigestMD5) else sasl,
         "accepts_read_only": bool(read_only),
         "observer": observer,
         "request_timeout": request_timeout,

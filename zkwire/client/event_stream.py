@@ -98,7 +98,7 @@ class EventStream(Stream["WatchEvent | Resync"]):
 
     # -- called by the session --------------------------------------------------------------------------------------
 
-    def fire(self, event: WatchEventType, notification: Notification) -> None:
+    def _fire(self, event: WatchEventType, notification: Notification) -> None:
         """Add the event to the stream; called by the session."""
         if self.given_up:  # by another watcher, which the session called for the same event just before
             return
@@ -110,13 +110,13 @@ class EventStream(Stream["WatchEvent | Resync"]):
         self._queue.append(WatchEvent(event, path, zxid if zxid > 0 else None))
         self._wake()
 
-    def rearmed(self) -> None:
+    def _rearmed(self) -> None:
         """Add a Resync, as the watch was set again on another connection; called by the session."""
         if not (self._queue and isinstance(self._queue[-1], Resync)):
             self._queue.append(Resync())
         self._wake()
 
-    def fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
         """Report the end of the session, and of the watch with it; called by the session.
 
         The error is not kept: the next attempt to set the watch raises it if no other session follows.

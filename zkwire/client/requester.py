@@ -108,7 +108,7 @@ class Requester:
         """
         watch = Watch(self.requests, request.subject or "", path, into)
         try:
-            return await self.ask(request, watch.watcher, kind), watch
+            return await self.ask(request, watch._watcher, kind), watch
         except BaseException as error:
             if kind is WatchKind.EXIST and isinstance(error, errors.NoNodeError):
                 return None, watch

@@ -90,7 +90,6 @@ class Watch:
     Attributes:
         path: The node that is watched.
         given_up: Whether `cancel` was called.
-        watcher: The object that the session calls.
 
     Raises:
         SessionExpiredError: From the await, if the session expires first.
@@ -110,9 +109,9 @@ class Watch:
         "_registry",
         "_server_path",
         "_waiter",
+        "_watcher",
         "given_up",
         "path",
-        "watcher",
     )
 
     def __init__(self, registry: RequestQueue, server_path: str, path: str, group: WatchSet | None = None) -> None:
@@ -123,12 +122,12 @@ class Watch:
         self._group = group
         self._outcome: WatchEvent | Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self.watcher: Watch | _WeakWatcher
+        self._watcher: Watch | _WeakWatcher
         if group is None:
-            self.watcher = _WeakWatcher(self, registry, server_path)
+            self._watcher = _WeakWatcher(self, registry, server_path)
         else:
-            self.watcher = self
-            group.add(self, registry.loop)
+            self._watcher = self
+            group._add(self, registry.loop)
 
     def __await__(self) -> Generator[object, None, WatchEvent]:
         if self._outcome is None:
@@ -136,16 +135,16 @@ class Watch:
                 raise RuntimeError(f"the watch on {self.path} is awaited already, or was given up")
             check_loop(self._registry.loop)
             self._waiter = self._registry.loop.create_future()
-            if isinstance(self.watcher, _WeakWatcher):
-                self.watcher.awaited = self
+            if isinstance(self._watcher, _WeakWatcher):
+                self._watcher.awaited = self
             try:
                 yield from self._waiter.__await__()
             except asyncio.CancelledError:
                 self.cancel()
                 raise
             finally:
-                if isinstance(self.watcher, _WeakWatcher):
-                    self.watcher.awaited = None
+                if isinstance(self._watcher, _WeakWatcher):
+                    self._watcher.awaited = None
         if isinstance(self._outcome, WatchEvent):
             return self._outcome
         if self._outcome is None:
@@ -166,8 +165,8 @@ class Watch:
             return
         self.given_up = True
         if self._group is not None:
-            self._group.remove(self)
-        self._registry.give_up(self._server_path, self.watcher)
+            self._group._remove(self)
+        self._registry.give_up(self._server_path, self._watcher)
         wake(self._waiter)
 
     def call_urgently(self, callback: Callable[[], None]) -> None:
@@ -181,25 +180,25 @@ class Watch:
         """
         self._registry.call_urgently(self._server_path, callback)
 
-    def fire(self, event: WatchEventType, notification: Notification) -> None:
+    def _fire(self, event: WatchEventType, notification: Notification) -> None:
         """Deliver the event; called by the session."""
         if self.given_up:  # by another watcher, which the session called for the same event just before
             return
         zxid = notification.zxid
         self._outcome = seen = WatchEvent(event, self.path, zxid if zxid > 0 else None)
         if self._group is not None:
-            self._group.fired(self, seen)
+            self._group._fired(self, seen)
         if self._waiter is not None:
             wake(self._waiter)
 
-    def fail(self, error: SessionError) -> None:
+    def _fail(self, error: SessionError) -> None:
         """Report the end of the session; called by the session."""
-        self._outcome = error.again()
+        self._outcome = error._again()
         if self._group is not None:
-            self._group.failed(error)
+            self._group._failed(error)
         wake(self._waiter)
 
-    def rearmed(self) -> None:
+    def _rearmed(self) -> None:
         """Report that the watch was set again on another connection; called by the session."""
         if self._group is not None:
             self._group.was_rearmed = True
@@ -222,19 +221,19 @@ class _WeakWatcher:
         self._server_path = server_path
         self._watch = ref(watch, self._dropped)
 
-    def fire(self, event: WatchEventType, notification: Notification) -> None:
+    def _fire(self, event: WatchEventType, notification: Notification) -> None:
         self.given_up = True  # there is nothing left to be given up
         watch = self._watch()
         if watch is not None:
-            watch.fire(event, notification)
+            watch._fire(event, notification)
 
-    def fail(self, error: SessionError) -> None:
+    def _fail(self, error: SessionError) -> None:
         self.given_up = True  # there is nothing left to be given up
         watch = self._watch()
         if watch is not None:
-            watch.fail(error)
+            watch._fail(error)
 
-    def rearmed(self) -> None:
+    def _rearmed(self) -> None:
         """Do nothing: only a WatchSet has use for it."""
 
     def _dropped(self, _: object) -> None:
@@ -293,7 +292,7 @@ class WatchSet:
         """
         while not self._events:
             if self._error is not None:
-                raise self._error.again()
+                raise self._error._again()
             await self.ready()
         return self._events.popleft()
 
@@ -344,7 +343,7 @@ class WatchSet:
             SessionError: As `next`.
         """
         if self._error is not None:
-            raise self._error.again()
+            raise self._error._again()
         events = list(self._events)
         self._events.clear()
         return events
@@ -368,16 +367,16 @@ class WatchSet:
         for watch in list(self._watches):
             watch.cancel()
 
-    def add(self, watch: Watch, loop: asyncio.AbstractEventLoop) -> None:
+    def _add(self, watch: Watch, loop: asyncio.AbstractEventLoop) -> None:
         """Add `watch`, of the event loop `loop`, to the set; called by the watch when it is made."""
         self._watches[watch] = None
         self._loop = loop
 
-    def remove(self, watch: Watch) -> None:
+    def _remove(self, watch: Watch) -> None:
         """Remove `watch` from the set; called by the watch when it is given up."""
         self._watches.pop(watch, None)
 
-    def fired(self, watch: Watch, event: WatchEvent) -> None:
+    def _fired(self, watch: Watch, event: WatchEvent) -> None:
         """Add an event; called by the watch."""
         self._watches.pop(watch, None)
         self._events.append(event)
@@ -390,7 +389,7 @@ class WatchSet:
                 )
         wake(self._ready)
 
-    def failed(self, error: SessionError) -> None:
+    def _failed(self, error: SessionError) -> None:
         """Report the end of the session; called by a watch."""
         if self._error is None and self._callback is not None:
             asyncio.get_running_loop().call_soon(self._call_back)

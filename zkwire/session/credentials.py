@@ -126,7 +126,7 @@ class Credentials:
         """Fail those that the server has not accepted yet: the session is over."""
         for credential in self.kept.values():
             if not credential.accepted.done():
-                credential.accepted.set_exception(error.again())
+                credential.accepted.set_exception(error._again())
 
 
 @scrub_traceback

@@ -73,7 +73,7 @@ class GuaranteedDeletes:
         """Write `call`, the first request of `delete`; if the others are stuck, no caller is to wait for this one."""
         self.send(delete, call)
         if self._is_stuck:
-            delete.end_wait()
+            delete._end_wait()
         elif self._timer is None and delete in self.under_way:
             self._has_progress = False  # whether a delete has ended since the timer was set
             self._timer = self.requests.loop.call_later(_STUCK, self._check_progress)
@@ -86,7 +86,7 @@ class GuaranteedDeletes:
         elif self.under_way:
             self._is_stuck = True
             for delete in self.under_way:
-                delete.end_wait()
+                delete._end_wait()
 
     def send(self, delete: GuaranteedDelete, call: Call) -> None:
         """Write `call`, the next request of `delete`, before this returns; see RequestQueue.send_at_once."""
@@ -103,7 +103,7 @@ class GuaranteedDeletes:
         self.creates.pop(delete.path, None)
         self._has_progress = True
         self._is_stuck = False
-        delete.end_wait()
+        delete._end_wait()
 
 
 class GuaranteedDelete:
@@ -151,7 +151,7 @@ class GuaranteedDelete:
             self._deletes.begin(self, first)
         return self._waited_for
 
-    def end_wait(self) -> None:
+    def _end_wait(self) -> None:
         """Complete the future; called by GuaranteedDeletes, at the end or while the delete goes on."""
         if not self._waited_for.done():
             self._waited_for.set_result(None)

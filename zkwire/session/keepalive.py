@@ -106,7 +106,7 @@ class OnUncertain(_Callbacks):
         if self._timer is None:
             self._timer = self._loop.call_at(self._next_check(), self._check)
 
-    def check_soon(self) -> None:
+    def _check_soon(self) -> None:
         """Check the time in the next turn of the event loop; to be called when certainty now ends earlier."""
         if self._timer is not None:
             self._timer.cancel()
@@ -144,7 +144,7 @@ class OnClosed(_Callbacks):
     @property
     def error(self) -> SessionError | None:
         """A fresh copy of the error that every verb raises from now on, None while the session may go on."""
-        return None if self._error is None else self._error.again()
+        return None if self._error is None else self._error._again()
 
     def add(self, callback: Callable[[], None]) -> None:
         """Have `callback` called once, in the turn of the event loop after the end; in the next turn if it is over.
@@ -156,7 +156,7 @@ class OnClosed(_Callbacks):
         if self._error is not None:
             self._call_all_soon()
 
-    def closed(self, error: SessionError) -> None:
+    def _closed(self, error: SessionError) -> None:
         """Record the end and its cause; called by the session."""
         self._error = error
         self._call_all_soon()
@@ -221,7 +221,7 @@ class Lifetime:
         """Record that a handshake is sent to a server that grants `timeout` seconds; see Certainty.granted."""
         if self.certainty is not None:
             self.certainty.granted(now, timeout)
-            self.on_uncertain.check_soon()  # a shorter timeout than the one before brings the moment forward
+            self.on_uncertain._check_soon()  # a shorter timeout than the one before brings the moment forward
 
     def granted(self, sent: float, now: float, timeout: float, phase: float, *, is_new: bool) -> None:
         """Record the answer to a handshake; see Certainty.begun and Certainty.resumed."""
@@ -232,7 +232,7 @@ class Lifetime:
             self.certainty.begun(sent, now, timeout, phase)
         else:
             self.certainty.resumed(sent, timeout, phase)
-            self.on_uncertain.check_soon()
+            self.on_uncertain._check_soon()
         self._seen = self.certainty.proven
 
     def answered(self, now: float) -> None:
@@ -254,12 +254,12 @@ class Lifetime:
         """Record that a server has said that it is ending the session; the next handshake shows whether it is."""
         if self.certainty is not None:
             self.certainty.until = _NEVER
-        self.on_uncertain.check_soon()
+        self.on_uncertain._check_soon()
 
     def end(self) -> None:
         """Record that the session is over, or that the client is ending it."""
         self._is_over = True
-        self.on_uncertain.check_soon()
+        self.on_uncertain._check_soon()
 
 
 @dataclass(eq=False, repr=False)

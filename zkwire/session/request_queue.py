@@ -119,7 +119,7 @@ class RequestQueue:
     def send(self, call: Call) -> None:
         """Put `call` into the queue; its waiter need not be a future.  Raises: as `submit`."""
         if self.refusal is not None:
-            raise self.refusal.again()
+            raise self.refusal._again()
         request, size = call.request, call.size
         if size > self.request_limit:
             raise RequestTooLargeError(request.operation, request.subject, size, self.request_limit)
@@ -142,7 +142,7 @@ class RequestQueue:
         Raises: SessionError when the session is over.
         """
         if self.refusal is not None:
-            raise self.refusal.again()
+            raise self.refusal._again()
         link = self.link
         now = self.loop.time()
         if (
@@ -210,7 +210,7 @@ class RequestQueue:
         if any(isinstance(call.request, AuthRequest) for call in self.unsent):  # `credentials` repeats them
             self.unsent = deque(call for call in self.unsent if not isinstance(call.request, AuthRequest))
         for watcher in self.watches.one_shot():
-            watcher.rearmed()
+            watcher._rearmed()
         # `last_zxid` comes from answers and never from events.  One transaction can fire several watches: if the
         # connection broke after the first event and we named its zxid here, the server would not fire the others.
         for request in self.watches.rearm(self.last_zxid):
@@ -317,7 +317,7 @@ class RequestQueue:
             if call.code == ThrottledError.code and isinstance(call.request, RemoveWatchesRequest):
                 self._remove_later(call.request)
             for watcher in self.watches.heard(call.request, call.code):
-                watcher.rearmed()
+                watcher._rearmed()
             return
         if waiter.done():  # the caller was cancelled
             self.cleanup.remove_created(call.request, call.reply, call.zxid)
@@ -337,10 +337,10 @@ class RequestQueue:
         if self._tap is not None:
             self._tap.notified(kind, event)
         for watcher in self.watches.dispatch(kind, event.path):
-            watcher.fire(kind, event)
+            watcher._fire(kind, event)
         if self.watches.lasting:
             for watcher in self.watches.concerned(kind, event.path):
-                watcher.fire(kind, event)
+                watcher._fire(kind, event)
 
     # -- for the clean-up: the end of a search ------------------------------------------------------------------------
 
@@ -373,12 +373,12 @@ class RequestQueue:
     def fail(self, calls: Iterable[Call], error: SessionError) -> None:
         """Fail `calls`, each with a fresh copy of `error`."""
         for call in calls:
-            self.fail_call(call, error.again())
+            self.fail_call(call, error._again())
 
     def fail_watches(self, error: SessionError) -> None:
         """Fail every watch with `error`, and forget it."""
         for watcher in self.watches.clear():
-            watcher.fail(error)
+            watcher._fail(error)
 
     def forget_session(self) -> None:
         """Record that the session has expired, and that the next link will bring a new one."""

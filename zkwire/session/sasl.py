@@ -65,7 +65,7 @@ class DigestMD5:
     def __reduce__(self) -> NoReturn:
         raise TypeError("a DigestMD5 has a password, and is neither pickled nor copied: make it where it is used")
 
-    def with_rng(self, rng: random.Random) -> DigestMD5:
+    def _with_rng(self, rng: random.Random) -> DigestMD5:
         """Return a DigestMD5 for the same user that takes nonces from `rng`, unless this one has a source already."""
         return DigestMD5(self.user, self._password, self._rng or rng)
 

@@ -130,7 +130,7 @@ class Session(LinkOwner):
     async def add_auth(self, identity: Identity) -> None:
         """Show a credential, now and on every later connection; see Client.add_auth."""
         if self.requests.refusal is not None:
-            raise self.requests.refusal.again()
+            raise self.requests.refusal._again()
         await self.credentials.add(identity, self.requests.send if self._is_ready else None)
 
     def set_hosts(self, addresses: list[Address], *, follows: bool = False) -> None:
@@ -443,7 +443,7 @@ class Session(LinkOwner):
         self.states.enter(state)
         self._settle_all(error)
         self.credentials.fail(error)
-        self.on_closed.closed(error)
+        self.on_closed._closed(error)
 
     def _end_as_closed(self) -> None:
         """End the session as one that its owner has closed."""

@@ -100,18 +100,18 @@ class Notification(NamedTuple):
 class Watcher(Protocol):
     """A receiver of watch events; each method is called in the same step in which the bytes that cause it are decoded.
 
-    `fire` is called for an event, `fail` when the watch is lost.  `rearmed` is called when the watch has moved to
+    `_fire` is called for an event, `_fail` when the watch is lost.  `_rearmed` is called when the watch has moved to
     another connection: for a one-shot watch before any event of that connection, for a persistent watch once the server
     has confirmed it.
     """
 
     given_up: bool
 
-    def fire(self, event: WatchEventType, notification: Notification, /) -> None: ...
+    def _fire(self, event: WatchEventType, notification: Notification, /) -> None: ...
 
-    def fail(self, error: SessionError) -> None: ...
+    def _fail(self, error: SessionError) -> None: ...
 
-    def rearmed(self) -> None: ...
+    def _rearmed(self) -> None: ...
 
 
 W = TypeVar("W")

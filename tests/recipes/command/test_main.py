@@ -113,7 +113,10 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
         (["show", "/a//b"], 2, "bad path '/a//b'"),
         (["show", "/a", "--", "true"], 2, "show takes no command"),
         (["leader", "/a", "--", "true"], 2, "leader takes no command"),
+        (["elect", "/a", "--follow", "--", "true"], 125, "elect --follow takes no command"),
         (["leader", "/no/leader"], 1, "/no/leader has no leader"),
+        (["break", "/no/lock"], 2, "there is no terminal to ask on: --yes removes the holders without a question"),
+        (["break", "/no/lock", "-y"], 1, "/no/lock: no client holds a lock there"),
         (["run", "/a", "-E", "-1", "--", "true"], 125, "--conflict-exit-code is a number from 0 to 255"),
         (["run", "/a", "-E", "256", "--", "true"], 125, "--conflict-exit-code is a number from 0 to 255"),
         (["show", "--hosts", "127.0.0.1:1", "--connect-within", "0.2"], 3, "no session within 0.2 s"),
@@ -159,8 +162,8 @@ def test_run_needs_a_system_that_forks(path: str, capfd: Capture, monkeypatch: p
 
 
 def test_defaults_that_no_other_test_notices() -> None:
-    shown, led = (parser().parse_args(words.split()) for words in ("show", "leader /l"))
-    assert (shown.path, led.follow, led.json) == ("/", False, False)
+    shown, led, elected = (parser().parse_args(words.split()) for words in ("show", "leader /l", "elect /l"))
+    assert (shown.path, led.follow, led.json, elected.follow, elected.json) == ("/", False, False, False, False)
     assert shown.session_timeout == shown.to_connect == led.session_timeout == 10.0
 
 
@@ -178,8 +181,13 @@ def test_arguments_that_are_not_understood(words: str, capfd: Capture) -> None:
     assert err.startswith(f"usage: zklock {words.split()[0]} PATH [OPTION ...] -- COMMAND [ARGUMENT ...]\n")
 
 
+def test_elect_follow_shows_the_leader_and_runs_nothing(capfd: Capture) -> None:
+    with patch.dict("recipes.command.main._SHOWING", leader=AsyncMock(return_value=None)):
+        assert zklock(capfd, "elect", "/a", "--follow") == (0, "", "")
+
+
 def test_help_is_no_error(capfd: Capture) -> None:
-    for verb in ("run", "elect", "show", "leader"):
+    for verb in ("run", "elect", "show", "leader", "break"):
         status, out, err = zklock(capfd, verb, "--help")
         assert (status, err) == (0, "")
         assert out.startswith(f"usage: zklock {verb} ")

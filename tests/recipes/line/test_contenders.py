@@ -25,7 +25,7 @@ def node(czxid: int, *, owner: int = THEM, data: bytes = b"", ctime: int = 0, ve
 
 def found(*line: tuple[str, Node | Exception], slots: int = 1) -> list[Contender]:
     names = [f"{kind}{number:010d}" for number, (kind, _) in enumerate(line)]
-    return in_line(P, names, [each for _, each in line], slots=slots, session_id=US)
+    return in_line(Mock(session_id=US), P, names, [each for _, each in line], slots=slots)
 
 
 def test_a_contender_has_what_its_node_says() -> None:

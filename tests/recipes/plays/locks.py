@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -256,6 +257,24 @@ async def enter_as_a_crowd(stage: Scene) -> None:
 CROWD: Final = 5
 
 
+# -- an operator ------------------------------------------------------------------------------------------------------
+
+
+async def look_at_a_holder(stage: Scene) -> None:
+    stage.kept["lease"] = await Lock(stage.other, stage.path).acquire()
+    (stage.kept["holder"],) = await Lock(stage.zk, stage.path).contenders()
+
+
+async def remove_the_holder(stage: Scene) -> None:
+    assert await stage.kept["holder"].remove()
+    assert await stage.kept["lease"].lost() is not None
+
+
+async def see_it_removed(stage: Scene) -> None:
+    await stage.kept["holder"].remove()
+    await hold_a_lock(stage)
+
+
 # -- foreign nodes ----------------------------------------------------------------------------------------------------
 
 FOREIGN: Final = "_c_x-lock-0000000000"
@@ -396,6 +415,25 @@ async def be_resized_while_waiting(stage: Scene) -> None:
     await theirs.resize(2)
     await (await task).release()
     await held[2].release()
+
+
+# -- election ---------------------------------------------------------------------------------------------------------
+
+
+async def run_until_done(stage: Scene) -> None:
+    """The first term is lost, and the next one lasts."""
+    tokens: list[int] = []
+
+    async def work(term: Term) -> int:
+        tokens.append(term.token)
+        if len(tokens) == 1:
+            with suppress(NoNodeError):
+                await stage.other.delete(term.path)
+            await asyncio.Event().wait()
+        return term.token
+
+    assert await Election(stage.zk, stage.path).run(work) == tokens[-1] > tokens[0]
+    assert await Election(stage.zk, stage.path).leader() is None
 
 
 # -- timed lock -------------------------------------------------------------------------------------------------------
@@ -549,6 +587,7 @@ ENTRIES: Final = [
         afterwards=delete_the_unreadable_node,
         most=60,
     ),
+    Entry("lock, its holder removed", remove_the_holder, EVERY, look_at_a_holder, see_it_removed, steps=3),
     Entry(
         "read lock, tried after a downgrade", try_to_read_after_a_downgrade, EVERY - {FORBID}, lost=LOST, is_slow=True
     ),
@@ -565,6 +604,7 @@ ENTRIES: Final = [
         steps=3,
     ),
     Entry("semaphore, resized while it waits", be_resized_while_waiting, {CUT}, stays=_RESIZED, is_slow=True),
+    Entry("leadership, run", run_until_done, steps=6),
     Entry("timed lock, extended", extend, steps=4, lost=LOST),
     Entry("timed lock, extended in time", extend_it, {CANCEL}, prepare=hold_for_a_time, afterwards=release_and_extend),
     Entry(

@@ -63,7 +63,7 @@ class _Candidate:
 
 
 class ElectionScenario(HeldScenario):
-    """The steps of HeldScenario, and "observe", "terms", which leads twice, "lead" and "candidates".
+    """The steps of HeldScenario, and "observe", "terms", which leads twice, "lead", "run" and "candidates".
 
     A leader writes its token where observers see it: they never see a smaller one after a greater one.  At the end the
     first player leads once more, all players must see this, and then that there is no leader.
@@ -82,7 +82,7 @@ class ElectionScenario(HeldScenario):
         if rng.random() < 0.5:
             steps.insert(0, Step("observe"))
         if rng.random() < 0.5:
-            kind = rng.choice(["terms", "terms", "cancel", "lead", "candidates"])
+            kind = rng.choice(["terms", "terms", "cancel", "lead", "run", "candidates"])
             seconds = rng.choice([0.0, 0.2, 1.0]) * tick * rng.uniform(0.5, 1.5)
             step = Step("terms", seconds, turns=int(rng.expovariate(0.1))) if kind == "cancel" else Step(kind, seconds)
             steps.insert(rng.randrange(len(steps) + 1), step)
@@ -102,8 +102,14 @@ class ElectionScenario(HeldScenario):
             async with self.locking(player, "").lead() as term:
                 await self.body(player, term, "", step.amount)
 
+    async def do_run(self, player: Player, step: Step) -> None:
+        await self.locking(player, "").run(lambda term: self.body(player, term, "", step.amount))
+
     async def do_candidates(self, player: Player, step: Step) -> None:
         with passing(zkwire.NoAuthError):  # a foreign node
+            leader = await self.locking(player, "").leader()
+            if leader and leader.session and leader.path in self.stage.ensemble.strangers:
+                self.stage.fail(f"{player.actor.name} takes {leader.path} for the leader")
             await self.locking(player, "").candidates()
 
     async def do_terms(self, player: Player, step: Step) -> None:

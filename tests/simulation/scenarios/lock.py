@@ -38,15 +38,15 @@ class HeldScenario(Scenario):
     Steps: "hold" for so long, and ask the leader each `other` seconds meanwhile, unless that is 0; "try", and hold if
     it was free; "wait" for so long; "plain" holds by a plain `async with`; "guard" writes meanwhile while the lease
     stands; "steal" has another task release the lease; "poll" tries again and again, each `other` seconds, until it
-    holds; "look" lists the contenders.  Where there is more than one thing to acquire, a word for it, one of `whats`,
-    comes first.
+    holds; "look" lists the contenders; "remove" removes the first of them.  Where there is more than one thing to
+    acquire, a word for it, one of `whats`, comes first.
 
     A subclass says what is acquired (`locking`) and which guards watch it (`watched`), and may give the holder more to
     do (`body`).
     """
 
     kinds = dict.fromkeys(("wait", "try", "cancel hold", "plain", "guard", "look"), 1.0) | {"hold": 6, "pause": 2}
-    kinds |= {"poll": 0.3, "steal": 0.3}
+    kinds |= {"poll": 0.3, "steal": 0.3, "remove": 0.3}
     count = (1, 4)
     lists: ClassVar[Sequence[int]] = (1, 1, 1, 1, 2)
     others = {"wait": (0.0, 0.001, 0.01, 1.0, 5.0), "poll": (0.05, 0.5)}
@@ -129,6 +129,13 @@ class HeldScenario(Scenario):
             foreign = [each.path for each in found if each.path in self.stage.ensemble.strangers and each.session]
             if foreign:
                 self.stage.fail(f"{player.actor.name} takes {foreign} for contenders")
+
+    async def do_remove(self, player: Player, step: Step) -> None:
+        with passing():
+            for holder in (await self.locking(player, step.what).contenders())[:1]:
+                for guard in self.stage.guards:
+                    guard.deleted(holder.path)
+                await holder.remove()
 
     async def do_poll(self, player: Player, step: Step) -> None:
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""

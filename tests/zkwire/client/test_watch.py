@@ -133,8 +133,8 @@ async def test_an_event_has_the_zxid_that_the_server_sends(sent: int, shown: int
     """Servers before 3.9 send -1."""
     async with scene() as stage, stage.zk.events("/a") as events:
         _, watch = await stage.zk.exists_and_watch("/a")
-        for watcher in (watch.watcher, events):
-            watcher.fire(WatchEventType.CREATED, Notification(1, "/a", sent))
+        for watcher in (watch._watcher, events):
+            watcher._fire(WatchEventType.CREATED, Notification(1, "/a", sent))
         event = WatchEvent(WatchEventType.CREATED, "/a", shown)
         assert (await watch, await anext(events)) == (event, event)
 
@@ -198,7 +198,7 @@ async def test_the_end_of_the_session_is_one_call_of_the_callback_whatever_fails
     without.set_callback(lambda: calls.append("without"))
     for watches in (before, after, without):
         for _ in range(2):  # two of its watches
-            watches.failed(error)
+            watches._failed(error)
     after.set_callback(lambda: calls.append("after"))
     without.set_callback(None)
     assert calls == []

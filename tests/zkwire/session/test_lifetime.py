@@ -29,7 +29,7 @@ async def test_each_callback_is_called_once_when_certainty_ends_unless_it_is_dis
     assert called == []
     await asyncio.sleep(0.002)
     assert called == ["first", "second"]
-    on_uncertain.check_soon()
+    on_uncertain._check_soon()
     await asyncio.sleep(1.0)
     assert called == ["first", "second"]
 
@@ -41,7 +41,7 @@ async def test_each_callback_is_called_once_at_the_end_of_the_session() -> None:
     on_closed.add(given_up)
     on_closed.add(appending("second", called))
     assert on_closed.error is None
-    on_closed.closed(SessionExpiredError("gone"))
+    on_closed._closed(SessionExpiredError("gone"))
     on_closed.discard(given_up)  # in the turn of the end, before it was called
     on_closed.discard(given_up)
     assert called == []
@@ -50,7 +50,7 @@ async def test_each_callback_is_called_once_at_the_end_of_the_session() -> None:
     on_closed.add(appending("late", called))
     await asyncio.sleep(0)
     assert called == ["first", "second", "late"]
-    on_closed.closed(SessionClosedError("closed afterwards"))
+    on_closed._closed(SessionClosedError("closed afterwards"))
     await asyncio.sleep(0)
     assert called == ["first", "second", "late"]
 

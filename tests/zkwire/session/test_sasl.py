@@ -93,9 +93,9 @@ def test_a_system_that_permits_md5_only_where_it_protects_nothing_is_no_obstacle
 def test_a_source_of_randomness_is_lent_to_a_mechanism_without_one() -> None:
     """That is how `connect` makes its `rng` the source of the nonces."""
     lent = random.Random(1)
-    own = DigestMD5("bob", "bobsecret", Known()).with_rng(lent).step(CHALLENGE) or b""
+    own = DigestMD5("bob", "bobsecret", Known())._with_rng(lent).step(CHALLENGE) or b""
     assert own == _started().step(CHALLENGE)
-    borrowed = DigestMD5("bob", "bobsecret").with_rng(lent).step(CHALLENGE) or b""
+    borrowed = DigestMD5("bob", "bobsecret")._with_rng(lent).step(CHALLENGE) or b""
     assert f'cnonce="{random.Random(1).getrandbits(128):032x}"'.encode() in borrowed
 
 

@@ -123,16 +123,16 @@ class Fault:
         self._left = times
         # Without any property of a request, a fault is about all output, not only about replies.
         is_everything = operation is None and path is None and nth == 1 and times is None
-        self.point: str = OUTPUT if is_everything and name in ("hold_replies", "delay_replies") else REQUEST
+        self._point: str = OUTPUT if is_everything and name in ("hold_replies", "delay_replies") else REQUEST
         if name == "refuse_connections":
-            self.point = CONNECTION
+            self._point = CONNECTION
         self.hits: int = 0
         self.is_over: bool = False
         self._struck = asyncio.Event()
         self._owner = owner
         owner._faults.append(self)
 
-    def takes(self, request: RequestBytes | None, session: int) -> bool:
+    def _takes(self, request: RequestBytes | None, session: int) -> bool:
         """Return whether the fault strikes here, and count it.
 
         Args:
@@ -295,7 +295,7 @@ class Faults:
 
     def _striking(self, point: str, session: int = 0, request: RequestBytes | None = None) -> list[Fault]:
         """Return the faults that strike at a point, and count the hits."""
-        return [fault for fault in self._faults if fault.point == point and fault.takes(request, session)]
+        return [fault for fault in self._faults if fault._point == point and fault._takes(request, session)]
 
     def _fault_ended(self, fault: Fault) -> None:
         self._faults.remove(fault)

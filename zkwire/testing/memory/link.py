@@ -27,15 +27,15 @@ class LinkOwner(Protocol):
     clock: Clock
     is_paused: bool
 
-    def link_opened(self, link: ServerLink, peer: str, port: int) -> None: ...
+    def _link_opened(self, link: ServerLink, peer: str, port: int) -> None: ...
 
-    def link_began(self, link: ServerLink, word: bytes) -> bytes | None: ...
+    def _link_began(self, link: ServerLink, word: bytes) -> bytes | None: ...
 
-    def link_received(self, link: ServerLink, payload: bytes) -> None: ...
+    def _link_received(self, link: ServerLink, payload: bytes) -> None: ...
 
-    def link_lost(self, link: ServerLink) -> None: ...
+    def _link_lost(self, link: ServerLink) -> None: ...
 
-    def flush(self) -> None: ...
+    def _flush(self) -> None: ...
 
 
 class _Kept(NamedTuple):
@@ -80,7 +80,7 @@ class ServerLink(asyncio.BufferedProtocol):
         if peer is None:  # the client has disconnected already
             self.drop()
             return
-        self._owner.link_opened(self, peer[0], peer[1])
+        self._owner._link_opened(self, peer[0], peer[1])
         # Not now: Python 3.11.2 and uvloop begin to read when connection_made has returned, even after a pause in it.
         asyncio.get_running_loop().call_soon(self._read_or_wait)
 
@@ -95,7 +95,7 @@ class ServerLink(asyncio.BufferedProtocol):
                 self._beginning = data
                 return
             self._beginning = None
-            answer = self._owner.link_began(self, data[:_WORD_SIZE])
+            answer = self._owner._link_began(self, data[:_WORD_SIZE])
             if answer is not None:
                 self._write(answer, closing=True)
                 return
@@ -105,10 +105,10 @@ class ServerLink(asyncio.BufferedProtocol):
     def go_on(self) -> None:
         """Hand over the pending frames while nothing blocks, then continue or pause reading."""
         while self._pending and not self._is_over and not self._is_blocked():
-            self._owner.link_received(self, self._pending.popleft())
+            self._owner._link_received(self, self._pending.popleft())
             if self.connection is not None and self.connection.outgoing and len(self.connection.outgoing[-1]) > _LARGE:
-                self._owner.flush()  # this shows whether the client reads; if it does not, the rest must wait
-        self._owner.flush()
+                self._owner._flush()  # this shows whether the client reads; if it does not, the rest must wait
+        self._owner._flush()
         if self._reader.error is not None and not self._pending and not self._is_over:
             self._write(b"", closing=True)
         self._read_or_wait()
@@ -179,7 +179,7 @@ class ServerLink(asyncio.BufferedProtocol):
         self._kept_size = 0
         if self._timer is not None:
             self._timer.cancel()
-        self._owner.link_lost(self)
+        self._owner._link_lost(self)
 
     def _is_blocked(self) -> bool:
         written = 0 if self._transport is None else self._transport.get_write_buffer_size()

@@ -139,7 +139,7 @@ class Server(Faults):
             self.is_running = False
             self._stop_listening(keep_port=False)
             raise
-        self.flush()
+        self._flush()
 
     async def stop(self) -> None:
         """Stop: drop all connections and refuse new ones. The data, the sessions and the port are kept."""
@@ -249,7 +249,7 @@ class Server(Faults):
         if session_id not in self.sessions:
             raise LookupError(f"no session {session_id % 2**64:#x}; there are {self._named_sessions()}")
         self._machine.expire(session_id)
-        self.flush()
+        self._flush()
 
     def drop(self, session_id: int | None = None) -> int:
         """Drop the connection of a session, or every connection, now; return how many. The sessions stay alive."""
@@ -277,7 +277,7 @@ class Server(Faults):
 
     # -- for the links ------------------------------------------------------------------------------------
 
-    def link_opened(self, link: ServerLink, peer: str, port: int) -> None:
+    def _link_opened(self, link: ServerLink, peer: str, port: int) -> None:
         """Accept a new connection, or close it."""
         if not self.is_running or self._striking(CONNECTION):
             link.drop()
@@ -285,7 +285,7 @@ class Server(Faults):
         link.connection = self._machine.open(peer, port, self.clock.time())
         self._by_connection[link.connection] = link
 
-    def link_received(self, link: ServerLink, payload: bytes) -> None:
+    def _link_received(self, link: ServerLink, payload: bytes) -> None:
         """Carry out the request in a frame, with the faults that it meets."""
         connection = link.connection
         assert connection is not None
@@ -294,7 +294,7 @@ class Server(Faults):
         if self._faults and connection.session is not None and len(payload) >= HEADER_BYTES:
             hit = self._striking(REQUEST, connection.session.id, RequestBytes(payload))
         if hit:
-            self.flush()  # the replies to earlier requests are sent first: the faults do not concern them
+            self._flush()  # the replies to earlier requests are sent first: the faults do not concern them
         names = [fault.name for fault in hit]
         if "drop_before" in names:
             link.drop()
@@ -309,18 +309,18 @@ class Server(Faults):
         elif hit:
             self._send(link, [fault for fault in hit if fault.name != "answering"])
 
-    def link_lost(self, link: ServerLink) -> None:
+    def _link_lost(self, link: ServerLink) -> None:
         """Forget a connection that is gone."""
         if link.connection is not None and self._by_connection.pop(link.connection, None) is not None:
             self._machine.lost(link.connection, self.clock.time())
 
-    def link_began(self, link: ServerLink, word: bytes) -> bytes | None:
+    def _link_began(self, link: ServerLink, word: bytes) -> bytes | None:
         """Return the answer to a four-letter word, the first bytes of a connection; None when they are no such word."""
         assert link.connection is not None
         self._machine.now = self.clock.time()
         return four_letter_words.answer(self._machine, link.connection, word)
 
-    def flush(self) -> None:
+    def _flush(self) -> None:
         """Write the machine's output, in one write for each connection, and set the timer for its next deadline."""
         for connection in self._machine.take_dirty():
             if connection in self._by_connection:
@@ -343,7 +343,7 @@ class Server(Faults):
             self._timer = None
         if self.is_running and not self.is_paused:
             self._machine.advance(self.clock.time())
-            self.flush()
+            self._flush()
 
     def _links_of(self, session_id: int) -> list[ServerLink]:
         session = self._machine.sessions.by_id.get(signed(session_id))
