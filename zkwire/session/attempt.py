@@ -4,11 +4,12 @@
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Any, Final
 
-from zkwire.errors import AuthFailedError, ProtocolError
+from zkwire.errors import AuthFailedError, ProtocolError, explained
 from zkwire.session.closing import ask, end_session, finish
 from zkwire.session.hosts import Address
 from zkwire.session.opening import Opener, UnfitError
@@ -24,6 +25,7 @@ from zkwire.wire.requests import SaslRequest
 _FAREWELL: Final = 0.25
 _LARGEST_TOKEN: Final = 64 * 1024  # bytes: more than any SASL mechanism sends, and little to parse
 _NO_PASSWORD: Final = bytes(16)
+_FAILED: Final = "no authentication by SASL with"
 
 
 class RefusedError(Exception):
@@ -90,6 +92,7 @@ class Attempt:
         self.greeted: asyncio.Future[bool] = self._loop.create_future()
         self.sent_at: float = self._loop.time()
         self._is_asked = self._is_refused = False
+        self._missing = "answer"  # what the attempt waits for
 
     @property
     def given_up(self) -> Link | None:
@@ -112,13 +115,19 @@ class Attempt:
                 return await self._run(open_link, address)
         except BaseException as error:
             if self._link is not None:
-                await self._give_up(self._link)
+                await self._give_up(self._link, error)
             if isinstance(error, TimeoutError) and not str(error):
-                raise TimeoutError(f"no answer within {within:.3g} s") from None
+                raise TimeoutError(f"no {self._missing} within {within:.3g} s") from None
             raise
 
     async def _run(self, open_link: OpenLink, address: Address) -> Link:
         link = await open_link(self._make, address.host, address.port)
+        first = None
+        if self.sasl is not None:
+            # Before the handshake: while the mechanism cannot begin, because a KDC is away, no server makes a session.
+            self._missing = "first token of the SASL mechanism"
+            first = await _ask(self.sasl.start, address.host, address)
+            self._missing = "answer"
         # Not before: while the link is being opened, a cancellation closes it at once, and a session that has begun
         # could not be ended.
         link.flush()
@@ -133,19 +142,20 @@ class Attempt:
                 raise ProtocolError("the server refuses to make a session")
             raise RefusedError
         if self.sasl is not None:
-            await authenticate(self.sasl, link, address)
+            await authenticate(self.sasl, first, link, address)
             if link.is_lost:  # by a bad frame in the same read as the last token
                 raise await link.closed
             link.release()
         return link
 
-    async def _give_up(self, link: Link) -> None:
+    async def _give_up(self, link: Link, error: BaseException) -> None:
         """Close `link`; if the server has begun a new session on it, or is about to, have it end this session.
 
-        The server reads the request to end the session when the session has begun.  With NIO, its default, it does so
+        Not if the SASL exchange has failed for now: the next attempt resumes the session.  The server reads the request to end the session when the session has begun.  With NIO, its default, it does so
         whenever that is, also after the connection was closed.  With Netty it must have begun before that.
         """
-        is_in_use = self.greeted.done() and self.sasl is None
+        is_kept = self.sasl is None or not isinstance(error, AuthFailedError | asyncio.CancelledError)
+        is_in_use = self.greeted.done() and is_kept
         try:
             if not self.hello.session_id and self._is_asked and not link.is_lost and not is_in_use:
                 link.owner = LinkOwner()
@@ -171,39 +181,44 @@ class Attempt:
         return self._link
 
 
-async def authenticate(mechanism: SaslMechanism, link: Link, address: Address) -> None:
-    """Exchange tokens on `link`, to the server at `address`, until `mechanism` has no more to send.
+async def authenticate(mechanism: SaslMechanism, request: SaslRequest | None, link: Link, address: Address) -> None:
+    """Exchange tokens on `link`, to the server at `address`, until `mechanism` has no more to send after `request`.
 
-    Raises: AuthFailedError when the server or the mechanism refuses; ProtocolError for a token of more than 64 KiB; the
-    reason of the loss when the link is lost.
+    Raises: AuthFailedError when the server or the mechanism refuses; ConnectionError when the mechanism cannot go on
+    now; ProtocolError for a token of more than 64 KiB; the reason of the loss when the link is lost.
     """
-    failed = f"no authentication by SASL with {address}"
-    request = _ask(mechanism.start, address.host, failed)
     while request is not None:
         answer = await ask(link, request)
         refusal = answer.exception()
         if refusal is not None:
-            raise AuthFailedError(f"{failed}: the server refuses: {refusal}") from refusal
+            raise AuthFailedError(f"{_FAILED} {address}: the server refuses: {refusal}") from refusal
         token = answer.result().token or b""
         if len(token) > _LARGEST_TOKEN:
             raise ProtocolError(f"a SASL token of {len(token)} bytes, where {_LARGEST_TOKEN} are accepted")
-        request = _ask(mechanism.step, token, failed)
+        request = await _ask(mechanism.step, token, address)
 
 
-def _ask(method: Callable[[Any], bytes | None], argument: object, failed: str) -> SaslRequest | None:
+async def _ask(
+    method: Callable[[Any], bytes | None | Awaitable[bytes | None]], argument: object, address: Address
+) -> SaslRequest | None:
     """Return the request with the next token of a mechanism, which may be the user's own code; None at the end.
 
     The token may contain a password: no repr shows it, and no local variable when an error is raised.
-    Raises: AuthFailedError for any exception of the mechanism, and for a token that is not bytes.
+    Raises: ConnectionError when the mechanism asks to be tried again later; AuthFailedError for any other exception of
+    it, and for a token that is not bytes.
     """
     try:
         token = method(argument)
+        if isawaitable(token):
+            token = await token
+    except (ConnectionError, TimeoutError) as error:
+        raise ConnectionError(f"{_FAILED} {address} now: {explained(error)}") from error
     except Exception as error:
-        raise AuthFailedError(f"{failed}: {error}") from error
+        raise AuthFailedError(f"{_FAILED} {address}: {error}") from error
     if token is None:
         return None
     if isinstance(token, bytes):
         return SaslRequest(token)
     kind = type(token).__name__
     del token
-    raise AuthFailedError(f"{failed}: the mechanism must return bytes or None, and returned {kind}")
+    raise AuthFailedError(f"{_FAILED} {address}: the mechanism must return bytes or None, and returned {kind}")

@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import random
 import re
+from collections.abc import Awaitable
 from typing import Final, NoReturn, Protocol, runtime_checkable
 
 from zkwire.errors import AuthFailedError
@@ -24,18 +25,23 @@ _DIRECTIVE: Final = re.compile(r'[\s,]*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"
 
 @runtime_checkable
 class SaslMechanism(Protocol):
-    """A SASL mechanism, for `connect(..., sasl=...)`; plug GSSAPI in through this.
+    """A SASL mechanism, for `connect(..., sasl=...)`: the server knows who the client is before any other request.
 
     `start` is called on every connection, then `step` with each token of the server (empty if it sent none), until
-    `step` returns None: the exchange is through.  The event loop calls both, and they must not block.  An exception
-    that they raise ends the session, as refused credentials do.  One object serves one client.
+    `step` returns None: the exchange is through.  The event loop calls both, one at a time, and they must not block.
+    One that has to, as Kerberos does, is an ``async def`` and runs that part in a thread; it is cancelled when the
+    attempt to connect ends, and then the next call is `start` again.  One object serves one client.
+
+    What they raise decides how it goes on.  A ConnectionError or a TimeoutError says that what they need cannot be
+    reached now: the attempt counts as failed, is logged, and the client tries again, after its usual pauses.  Any other
+    exception ends the session, as refused credentials do.
     """
 
-    def start(self, host: str) -> bytes:
+    def start(self, host: str) -> bytes | None | Awaitable[bytes | None]:
         """Begin a new exchange with the server `host` of the connect string; return the first token, perhaps empty."""
         ...
 
-    def step(self, token: bytes) -> bytes | None:
+    def step(self, token: bytes) -> bytes | None | Awaitable[bytes | None]:
         """Take the server's token; return the next one to send, None when the exchange is through."""
         ...
 

@@ -73,6 +73,7 @@ async def test_what_a_mechanism_does_wrong_ends_the_session(tokens: tuple[Any, .
         with pytest.raises(AuthFailedError) as failed:
             await zkwire.connect(server.hosts, sasl=Scripted(*tokens))
         assert f"no authentication by SASL with {server.hosts}: {why}" in str(failed.value)
+        assert not server.sessions
 
 
 async def test_a_refusal_of_the_server_ends_the_session() -> None:

@@ -1,0 +1,134 @@
+"""A SASL mechanism that cannot go on now, or has to wait for something else than the server."""
+
+import asyncio
+import logging
+
+import pytest
+
+import zkwire
+from tests.support.client import states_until
+from tests.support.virtual_time import a_client, in_virtual_time
+from zkwire import SessionState
+from zkwire.testing import Server
+
+AWAY = ConnectionError("no KDC answers")
+
+
+class Slow:
+    """An asynchronous mechanism with one token; each call waits for `pause` seconds, and raises the next of `errors`.
+
+    `given` are the arguments of the calls, and `cancelled` those of the calls that were cancelled.
+    """
+
+    def __init__(self, pause: float = 0.1) -> None:
+        self.pause = pause
+        self.errors: list[Exception | None] = []
+        self.given: list[str | bytes] = []
+        self.cancelled: list[str | bytes] = []
+
+    async def start(self, host: str) -> bytes:
+        await self._wait(host)
+        return b"token"
+
+    async def step(self, token: bytes) -> bytes | None:
+        await self._wait(token)
+        return None
+
+    async def _wait(self, given: str | bytes) -> None:
+        self.given.append(given)
+        try:
+            await asyncio.sleep(self.pause)
+        except asyncio.CancelledError:
+            self.cancelled.append(given)
+            raise
+        if self.errors and (error := self.errors.pop(0)):
+            raise error
+
+
+@in_virtual_time
+async def test_the_client_is_known_before_any_request_and_waits_for_what_is_away(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The principal is proven before any request: while a KDC is away, the client tries again, and sends nothing."""
+    loop, mechanism = asyncio.get_running_loop(), Slow()
+    async with a_client(hosts="a", sasl=mechanism) as (server, zk):
+        session, watch = zk.session_id, (await zk.exists_and_watch("/a"))[1]
+        server.requests.clear()
+        mechanism.given.clear()
+        mechanism.errors = [TimeoutError(), AWAY, AWAY, AWAY]
+        with caplog.at_level(logging.WARNING):
+            server.drop()
+            began = loop.time()
+            await zk.create("/a")
+        assert [sent.name for sent in server.requests][:4] == ["connect", "sasl", "setWatches", "create"]
+        assert (zk.session_id, (await watch).type) == (session, zkwire.WatchEventType.CREATED)
+        assert mechanism.given == ["a"] * 5 + [b""]
+        assert loop.time() - began > 6 * mechanism.pause + 3 * 0.05 + 0.5  # the pauses of the client grow
+        assert [text for text in caplog.messages if "SASL" in text] == [
+            "no session with a:2181: ConnectionError: no authentication by SASL with a:2181 now: no answer in time"
+        ]
+
+
+@in_virtual_time
+async def test_a_new_session_whose_exchange_has_failed_for_now_is_resumed() -> None:
+    mechanism = Slow()
+    mechanism.errors = [None, TimeoutError("no answer of the KDC"), None, AWAY]
+    async with a_client(sasl=mechanism) as (server, _):
+        assert mechanism.given == ["a", b"", "b", b"", "a", b""]
+        assert len(server.machine.sessions.by_id) == 1
+
+
+@in_virtual_time
+async def test_what_is_wrong_and_not_away_ends_the_session() -> None:
+    mechanism = Slow()
+    async with a_client(sasl=mechanism) as (server, zk):
+        mechanism.errors = [OSError("the keytab cannot be read")]  # one that does not pass
+        server.drop()
+        with pytest.raises(zkwire.AuthFailedError, match="SASL with .:2181: the keytab cannot be read"):
+            await zk.sync("/")
+        assert zk.state is SessionState.AUTH_FAILED
+        assert [sent.name for sent in server.requests] == []
+
+
+@in_virtual_time
+async def test_a_mechanism_that_waits_for_too_long_is_cancelled_and_begins_anew() -> None:
+    mechanism = Slow()
+    async with a_client(hosts="a", sasl=mechanism) as (server, zk):
+        mechanism.given.clear()
+        mechanism.pause = 60.0
+        states = zk.states()
+        server.drop()
+        await states_until(states, SessionState.SUSPENDED)
+        await asyncio.sleep(6.0)  # an attempt to connect may take half of the session timeout
+        assert (mechanism.given, mechanism.cancelled) == (["a", "a"], ["a"])
+        mechanism.pause = 0.1
+        await zk.sync("/")
+        assert mechanism.given == ["a", "a", "a", b""]
+
+
+async def test_the_error_of_a_start_names_what_is_away_or_hangs() -> None:
+    async with Server() as server:
+        mechanism = Slow(pause=0.0)
+        mechanism.errors = [AWAY] * 1000
+        with pytest.raises(TimeoutError, match=r"no session within 0\.3 s: .* now: no KDC answers; check"):
+            await zkwire.connect(server.hosts, sasl=mechanism, within=0.3)
+        with pytest.raises(TimeoutError, match=r"no first token of the SASL mechanism within 0\.15 s"):
+            await zkwire.connect(server.hosts, 0.3, sasl=Slow(pause=60.0), within=0.4)
+        assert not server.sessions
+        with server.delay_replies(5.0, "sasl"), pytest.raises(TimeoutError, match=r"no answer within 0\.15 s"):
+            await zkwire.connect(server.hosts, 0.3, sasl=Slow(pause=0.0), within=0.4)
+
+
+async def test_a_connect_that_is_cancelled_in_a_step_leaves_no_session() -> None:
+    mechanism = Slow(pause=0.0)
+    async with Server() as server:
+        connecting = asyncio.ensure_future(zkwire.connect(server.hosts, sasl=mechanism))
+        while not mechanism.given:
+            await asyncio.sleep(0)
+        mechanism.pause = 60.0
+        while len(mechanism.given) < 2:
+            await asyncio.sleep(0.001)
+        connecting.cancel()
+        await asyncio.wait({connecting})
+        assert mechanism.cancelled == [b""]
+        assert not server.sessions
