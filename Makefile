@@ -15,9 +15,10 @@ PY := .venv/bin/python
 LINTERS := mypy==2.4.1 ruff==0.17.5
 BUILDER := build==1.3.0
 SITE := sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19
-# What the programs in docs/examples meet, and another event loop.
-THIRD_PARTY := fastapi==0.165.0 uvicorn==0.54.0 django==5.2.19 django-stubs==5.2.9 aiohttp==3.14.5 uvloop==0.23.0 mypy==2.4.1 \
-	apscheduler==3.11.3 celery==5.7.0 celery-types==0.26.0
+# `make thirdparty` has a file for each part, which says in comments what it needs: "# pip: ..." and "# apt: ...".
+PARTS := $(wildcard tests/thirdparty/*.py)
+THIRD_PARTY := mypy==2.4.1 uvloop==0.23.0 $(shell sed -n 's/^# pip: //p' $(PARTS))
+DEBIAN := $(shell sed -n 's/^# apt: //p' $(PARTS))
 PIP_INSTALL := -m pip --disable-pip-version-check --quiet install
 
 # .venv/.ready says which interpreter made .venv: another one in PYTHON makes it again.
@@ -42,7 +43,8 @@ help:
 	@echo 'make bench-queues  measure the queues of kazoo beside ours, with 1 and 4 processes and 10,000 items; ARGS=--no-fsync'
 	@echo 'make bench-all     run all benchmarks in turn on one real ZooKeeper; ARGS="--quick --json FILE"'
 	@echo 'make lint          run mypy --strict and ruff over everything'
-	@echo 'make thirdparty    try the programs in docs/examples with FastAPI, APScheduler, Celery, Django and aiohttp, and the tests in the loops of uvloop'
+	@echo 'make thirdparty    try the programs in docs/examples with the packages that they need, and the tests in the loops of uvloop;'
+	@echo '                   needs Debian, and root for what it installs: it says what'
 	@echo 'make docs          build the site from docs/ and the docstrings into build/docs; a warning is an error'
 	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
 	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
@@ -110,9 +112,9 @@ lint: .venv/.ready .venv-lint/.ready
 	.venv-lint/bin/ruff check
 	.venv-lint/bin/ruff format --check
 
-thirdparty: .venv-thirdparty/.ready
+thirdparty: .venv-thirdparty/.ready fetched
 	.venv-thirdparty/bin/mypy docs/examples
-	.venv-thirdparty/bin/python -m pytest tests/docs/thirdparty*.py
+	.venv-thirdparty/bin/python -m pytest $(PARTS)
 	.venv-thirdparty/bin/python -m tests quick --loop uvloop:new_event_loop $(ARGS)
 
 docs: .venv-docs/.ready
@@ -157,7 +159,12 @@ clean:
 	.venv-lint/bin/python $(PIP_INSTALL) $(LINTERS)
 	@touch $@
 
-.venv-thirdparty/.ready: Makefile pyproject.toml
+.venv-thirdparty/.ready: Makefile pyproject.toml $(PARTS)
+	@missing=$$(for each in $(DEBIAN); do dpkg-query -W -f '$${db:Status-Abbrev}' $$each 2>/dev/null | grep -q ^ii || echo $$each; done); \
+	test -z "$$missing" || { echo 'Debian packages to install:' $$missing && apt-get -qq update \
+		&& DEBIAN_FRONTEND=noninteractive apt-get -qq --no-install-recommends install $$missing; } \
+		|| { echo 'this needs Debian, and to be root the first time' >&2; exit 1; }
+	@echo 'Python packages to install into .venv-thirdparty: $(THIRD_PARTY)'
 	$(PYTHON) -m venv --clear .venv-thirdparty
 	.venv-thirdparty/bin/python $(PIP_INSTALL) --editable '.[dev]' $(THIRD_PARTY)
 	@touch $@

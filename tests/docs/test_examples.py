@@ -178,6 +178,6 @@ async def test_a_program_that_finds_no_server_ends_with_a_line(name: str) -> Non
 
 
 def test_every_program_is_tested() -> None:
-    files = [ROOT / "tests/docs/test_examples.py", *(ROOT / "tests/docs").glob("thirdparty*.py")]
+    files = [ROOT / "tests/docs/test_examples.py", *ROOT.glob("tests/thirdparty/*.py")]
     named = re.findall(r"(\w+)(?:\.py|:app\w*)?\"", "".join(file.read_text("utf-8") for file in files))
     assert {path.stem for path in EXAMPLES.glob("*.py")} - {*named} == set()

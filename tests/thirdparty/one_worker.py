@@ -1,5 +1,7 @@
 """The programs of docs/examples that run in one worker only, with the packages that they need: `make thirdparty`."""
 
+# pip: apscheduler==3.11.3 celery==5.7.0 celery-types==0.26.0
+
 import asyncio
 import json
 import re

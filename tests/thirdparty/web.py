@@ -1,4 +1,6 @@
-"""The programs of docs/examples that need other packages, in an environment that has them: `make thirdparty`."""
+"""Web services and a mailer: the programs of docs/examples with FastAPI, Django and aiohttp."""
+
+# pip: fastapi==0.165.0 uvicorn==0.54.0 django==5.2.19 django-stubs==5.2.9 aiohttp==3.14.5
 
 import asyncio
 import re
