@@ -16,11 +16,11 @@ from tests.support.proxy import Proxy
 from zkwire.testing import RealServer
 from zkwire.testing.real.loopback import free_ports
 
-TOOLS = f"{os.environ['PATH']}:/usr/sbin"  # where Debian has the programs of the KDC
-
 
 class Realm:
     """A Kerberos realm with its KDC on loopback; all its files are in `folder`."""
+
+    kdc: subprocess.Popen[bytes]
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -34,57 +34,52 @@ class Realm:
             f"[realms]\n TEST = {{\n  database_name = {folder}/principal\n  key_stash_file = {folder}/stash\n }}\n"
         )
         self.environment = {
-            "PATH": TOOLS,
-            "KRB5_CONFIG": str(folder / "krb5.conf"),
-            "KRB5_KDC_PROFILE": str(folder / "kdc.conf"),
+            "PATH": f"{os.environ['PATH']}:/usr/sbin",  # where Debian has the programs of the KDC
+            "KRB5_CONFIG": f"{folder}/krb5.conf",
+            "KRB5_KDC_PROFILE": f"{folder}/kdc.conf",
             "KRB5CCNAME": f"FILE:{folder}/tickets",
         }
         self.run("kdb5_util", "create", "-s", "-r", "TEST", "-P", "a master key")
-        self._kdc: subprocess.Popen[bytes] | None = None
+        self.start()
 
     def run(self, *command: str) -> None:
         subprocess.run(command, env=self.environment, check=True, capture_output=True)
 
     def keytab(self, principal: str) -> str:
-        """Give a principal a new key, and return the name of a file with it."""
-        keytab = str(self._folder / f"{principal.replace('/', '-')}.keytab")
+        """Give a new principal a key, and return the name of a file with it."""
+        keytab = f"{self._folder}/{principal.partition('/')[0]}.keytab"
         self.run("kadmin.local", "addprinc", "-randkey", principal)
         self.run("kadmin.local", "ktadd", "-k", keytab, principal)
         return keytab
 
     def forget_tickets(self) -> None:
-        (self._folder / "tickets").unlink(missing_ok=True)
+        (self._folder / "tickets").unlink()
 
     def start(self) -> None:
-        self._kdc = subprocess.Popen(["krb5kdc", "-n"], env=self.environment, stderr=subprocess.DEVNULL)
+        self.kdc = subprocess.Popen(["krb5kdc", "-n"], env=self.environment, stderr=subprocess.DEVNULL)
 
-    def signal(self, number: signal.Signals) -> None:
-        if self._kdc is not None:
-            self._kdc.send_signal(number)
-            if number is signal.SIGKILL:
-                self._kdc.wait()
-                self._kdc = None
+    def kill(self) -> None:
+        self.kdc.kill()
+        self.kdc.wait()
 
 
 @asynccontextmanager
 async def a_realm_and_its_server(folder: Path) -> AsyncIterator[tuple[Realm, Proxy]]:
-    realm = Realm(folder)
-    (folder / "jaas.conf").write_text(
-        "Server { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
-        f' keyTab="{realm.keytab("zookeeper/localhost")}" principal="zookeeper/localhost@TEST"; }};'
-    )
     options = [f"-Djava.security.krb5.conf={folder}/krb5.conf", f"-Djava.security.auth.login.config={folder}/jaas.conf"]
     properties = {
         "authProvider.sasl": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
         "sessionRequireClientSASLAuth": "true",
     }
-    realm.start()
+    realm = Realm(folder)
     try:
+        (folder / "jaas.conf").write_text(
+            "Server { com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
+            f' keyTab="{realm.keytab("zookeeper/localhost")}" principal="zookeeper/localhost@TEST"; }};'
+        )
         async with RealServer(jvm=options, properties=properties) as server, Proxy(server.hosts) as proxy:
             yield realm, proxy
     finally:
-        realm.signal(signal.SIGCONT)
-        realm.signal(signal.SIGKILL)
+        realm.kill()
 
 
 async def test_the_principal_is_proven_before_any_request(tmp_path: Path) -> None:
@@ -92,7 +87,7 @@ async def test_the_principal_is_proven_before_any_request(tmp_path: Path) -> Non
     async with a_realm_and_its_server(tmp_path) as (realm, proxy):
         hosts = proxy.hosts.replace("127.0.0.1", "localhost")
         alice = {**realm.environment, "KRB5_CLIENT_KTNAME": realm.keytab("alice")}
-        realm.signal(signal.SIGKILL)
+        realm.kill()
         async with started("kerberos.py", hosts, **alice) as program:
             line = await until_printed(program, "no session with")
             assert "Cannot contact any KDC for realm 'TEST'" in line
@@ -101,11 +96,11 @@ async def test_the_principal_is_proven_before_any_request(tmp_path: Path) -> Non
             names = proxy.requests(0)
             assert names[: names.index("whoAmI")] == ["connect", "sasl", "sasl", "sasl"]
             assert await until_printed(program, "CONNECTED")
-            realm.signal(signal.SIGSTOP)
+            realm.kdc.send_signal(signal.SIGSTOP)
             realm.forget_tickets()
             proxy.drop()
             assert "no first token of the SASL mechanism within 5 s" in await until_printed(program, "no session with")
-            realm.signal(signal.SIGCONT)
+            realm.kdc.send_signal(signal.SIGCONT)
             assert "resumed session" in await until_printed(program, "connected to")
         realm.forget_tickets()
         realm.run("kadmin.local", "cpw", "-randkey", "alice")  # the key in the keytab is an old one

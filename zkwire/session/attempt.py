@@ -151,7 +151,9 @@ class Attempt:
     async def _give_up(self, link: Link, error: BaseException) -> None:
         """Close `link`; if the server has begun a new session on it, or is about to, have it end this session.
 
-        Not if the SASL exchange has failed for now: the next attempt resumes the session.  The server reads the request to end the session when the session has begun.  With NIO, its default, it does so
+        Not if a SASL exchange has failed for now: the next attempt resumes the session.
+
+        The server reads the request to end the session when the session has begun.  With NIO, its default, it does so
         whenever that is, also after the connection was closed.  With Netty it must have begun before that.
         """
         is_kept = self.sasl is None or not isinstance(error, AuthFailedError | asyncio.CancelledError)
@@ -199,7 +201,7 @@ async def authenticate(mechanism: SaslMechanism, request: SaslRequest | None, li
 
 
 async def _ask(
-    method: Callable[[Any], bytes | None | Awaitable[bytes | None]], argument: object, address: Address
+    method: Callable[[Any], bytes | Awaitable[bytes | None] | None], argument: object, address: Address
 ) -> SaslRequest | None:
     """Return the request with the next token of a mechanism, which may be the user's own code; None at the end.
 

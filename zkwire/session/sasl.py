@@ -37,11 +37,11 @@ class SaslMechanism(Protocol):
     exception ends the session, as refused credentials do.
     """
 
-    def start(self, host: str) -> bytes | None | Awaitable[bytes | None]:
+    def start(self, host: str) -> bytes | Awaitable[bytes | None] | None:
         """Begin a new exchange with the server `host` of the connect string; return the first token, perhaps empty."""
         ...
 
-    def step(self, token: bytes) -> bytes | None | Awaitable[bytes | None]:
+    def step(self, token: bytes) -> bytes | Awaitable[bytes | None] | None:
         """Take the server's token; return the next one to send, None when the exchange is through."""
         ...
 

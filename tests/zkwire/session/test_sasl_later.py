@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 
@@ -10,6 +12,8 @@ from tests.support.client import states_until
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionState
 from zkwire.testing import Server
+
+T = TypeVar("T")
 
 AWAY = ConnectionError("no KDC answers")
 
@@ -20,21 +24,18 @@ class Slow:
     `given` are the arguments of the calls, and `cancelled` those of the calls that were cancelled.
     """
 
-    def __init__(self, pause: float = 0.1) -> None:
-        self.pause = pause
-        self.errors: list[Exception | None] = []
+    def __init__(self, pause: float = 0.1, errors: Sequence[Exception | None] = ()) -> None:
+        self.pause, self.errors = pause, list(errors)
         self.given: list[str | bytes] = []
         self.cancelled: list[str | bytes] = []
 
     async def start(self, host: str) -> bytes:
-        await self._wait(host)
-        return b"token"
+        return await self._waited(host, b"token")
 
     async def step(self, token: bytes) -> bytes | None:
-        await self._wait(token)
-        return None
+        return await self._waited(token, None)
 
-    async def _wait(self, given: str | bytes) -> None:
+    async def _waited(self, given: str | bytes, token: T) -> T:
         self.given.append(given)
         try:
             await asyncio.sleep(self.pause)
@@ -43,6 +44,7 @@ class Slow:
             raise
         if self.errors and (error := self.errors.pop(0)):
             raise error
+        return token
 
 
 @in_virtual_time
@@ -71,8 +73,7 @@ async def test_the_client_is_known_before_any_request_and_waits_for_what_is_away
 
 @in_virtual_time
 async def test_a_new_session_whose_exchange_has_failed_for_now_is_resumed() -> None:
-    mechanism = Slow()
-    mechanism.errors = [None, TimeoutError("no answer of the KDC"), None, AWAY]
+    mechanism = Slow(errors=[None, TimeoutError(), None, AWAY])
     async with a_client(sasl=mechanism) as (server, _):
         assert mechanism.given == ["a", b"", "b", b"", "a", b""]
         assert len(server.machine.sessions.by_id) == 1
@@ -84,7 +85,7 @@ async def test_what_is_wrong_and_not_away_ends_the_session() -> None:
     async with a_client(sasl=mechanism) as (server, zk):
         mechanism.errors = [OSError("the keytab cannot be read")]  # one that does not pass
         server.drop()
-        with pytest.raises(zkwire.AuthFailedError, match="SASL with .:2181: the keytab cannot be read"):
+        with pytest.raises(zkwire.AuthFailedError, match=r"SASL with .:2181: the keytab cannot be read"):
             await zk.sync("/")
         assert zk.state is SessionState.AUTH_FAILED
         assert [sent.name for sent in server.requests] == []
@@ -108,19 +109,17 @@ async def test_a_mechanism_that_waits_for_too_long_is_cancelled_and_begins_anew(
 
 async def test_the_error_of_a_start_names_what_is_away_or_hangs() -> None:
     async with Server() as server:
-        mechanism = Slow(pause=0.0)
-        mechanism.errors = [AWAY] * 1000
         with pytest.raises(TimeoutError, match=r"no session within 0\.3 s: .* now: no KDC answers; check"):
-            await zkwire.connect(server.hosts, sasl=mechanism, within=0.3)
+            await zkwire.connect(server.hosts, sasl=Slow(0.0, [AWAY] * 1000), within=0.3)
         with pytest.raises(TimeoutError, match=r"no first token of the SASL mechanism within 0\.15 s"):
-            await zkwire.connect(server.hosts, 0.3, sasl=Slow(pause=60.0), within=0.4)
+            await zkwire.connect(server.hosts, 0.3, sasl=Slow(60.0), within=0.4)
         assert not server.sessions
         with server.delay_replies(5.0, "sasl"), pytest.raises(TimeoutError, match=r"no answer within 0\.15 s"):
-            await zkwire.connect(server.hosts, 0.3, sasl=Slow(pause=0.0), within=0.4)
+            await zkwire.connect(server.hosts, 0.3, sasl=Slow(0.0), within=0.4)
 
 
 async def test_a_connect_that_is_cancelled_in_a_step_leaves_no_session() -> None:
-    mechanism = Slow(pause=0.0)
+    mechanism = Slow(0.0)
     async with Server() as server:
         connecting = asyncio.ensure_future(zkwire.connect(server.hosts, sasl=mechanism))
         while not mechanism.given:
