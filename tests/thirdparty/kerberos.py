@@ -93,8 +93,7 @@ async def test_the_principal_is_proven_before_any_request(tmp_path: Path) -> Non
             assert "Cannot contact any KDC for realm 'TEST'" in line
             realm.start()
             assert await until_printed(program, "[") == "['ip:127.0.0.1', 'sasl:alice@TEST']"
-            names = proxy.requests(0)
-            assert names[: names.index("whoAmI")] == ["connect", "sasl", "sasl", "sasl"]
+            assert proxy.requests(0)[:4] == ["connect", "sasl", "sasl", "sasl"]
             assert await until_printed(program, "CONNECTED")
             realm.kdc.send_signal(signal.SIGSTOP)
             realm.forget_tickets()
