@@ -2,27 +2,19 @@
 
 Plays every topology on real ensembles of three servers and an observer, with stalled links, prints a line for each and
 exits with 1 if two leases were certain at a time, or a body was still running when the next client owned.
-
-With `--healthy MINUTES` nothing is split: leases are held in one process beside a thousand tickets that wait, and none
-may be given up.
 """
 
 import argparse
 import asyncio
-import contextlib
 import itertools
 import logging
 import sys
 from typing import Final, get_args
 
-import zkwire
-from recipes import Lock
 from tests.support.partition import Fault, Home, Outcome, Trial
 from tests.support.split import SplitEnsemble
 from zkwire.testing import ServerFailedError
 
-HEALTHY_CLIENTS: Final = 6
-HEALTHY_TICKETS: Final = 1000
 TIMEOUTS: Final = (4.0, 7.0, 10.0)
 
 
@@ -33,11 +25,8 @@ def main() -> int:
     parser.add_argument("--homes", nargs="+", default=get_args(Home), choices=get_args(Home))
     parser.add_argument("--faults", nargs="+", default=get_args(Fault), choices=get_args(Fault))
     parser.add_argument("--observers", type=int, default=1)
-    parser.add_argument("--healthy", type=float, metavar="MINUTES", help="split nothing, and hold for so long")
     options = parser.parse_args()
     logging.disable()  # what clients say of lost connections would tear the table apart
-    if options.healthy is not None:
-        return asyncio.run(hold(60 * options.healthy, min(options.timeouts)))
     trials = [
         Trial(timeout, home, fault, knows_all)
         for timeout, home, fault, knows_all in itertools.product(
@@ -69,34 +58,6 @@ async def play_one(trial: Trial, number: int, observers: int) -> Outcome:
     """Play `trial` on an ensemble of its own."""
     async with SplitEnsemble(observers=observers if trial.home == "observer" else 0) as ensemble:
         return await trial.run(ensemble, f"/partition-{number}")
-
-
-async def hold(seconds: float, timeout: float) -> int:
-    """Hold leases beside waiting tickets on an ensemble that is whole; return the exit status."""
-    loop = asyncio.get_running_loop()
-    async with SplitEnsemble() as ensemble, contextlib.AsyncExitStack() as stack:
-        clients = [
-            await stack.enter_async_context(zkwire.connect(ensemble.hosts, timeout)) for _ in range(HEALTHY_CLIENTS)
-        ]
-        leases = [await Lock(zk, f"/healthy/{number}").acquire() for number, zk in enumerate(clients)]
-        waiting = [
-            asyncio.create_task(Lock(zk, "/healthy/0").acquire())
-            for zk in clients[1:]
-            for _ in range(HEALTHY_TICKETS // (HEALTHY_CLIENTS - 1))
-        ]
-        least, end = timeout, loop.time() + seconds
-        while loop.time() < end and all(lease.is_certain() for lease in leases):
-            least = min(least, *(lease.certain_for() for lease in leases))
-            await asyncio.sleep(0.01)
-        lost = sum(not lease.is_certain() for lease in leases)
-        print(
-            f"{len(leases)} leases, {len(waiting)} tickets that wait, session timeout {timeout:g} s, {seconds:g} s:"
-            f" {lost} lost; the least that was certain ahead was {least:.2f} s"
-        )
-        for task in waiting:
-            task.cancel()
-        await asyncio.wait(waiting)
-    return 1 if lost else 0
 
 
 def line(trial: Trial, outcome: Outcome) -> str:

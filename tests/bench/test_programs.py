@@ -59,7 +59,7 @@ def test_a_client_that_is_missing_or_fails_is_left_out_and_the_others_run(
     found = figures(peers.main, tmp_path, "--hosts", hosts, *RACES, "--contestants", "kazoo,curator")
     (result,) = found["results"]
     assert set(result["contestants"]) == {"zkwire", "floor"}
-    assert all(one["count"] > 0 for one in result["contestants"].values())
+    assert all(one["count"] > 0 and one["overlaps"] == 0 for one in result["contestants"].values())
     said = capfd.readouterr()
     assert "kazoo is left out: kazoo needs the command pip" in said.err
     assert "curator is left out: " in said.err

@@ -80,17 +80,6 @@ async def test_ten_thousand_nodes_are_deleted_in_a_few_transactions(proxy: Proxy
     assert await zk.exists(path) is None
 
 
-async def test_transactions_stay_below_the_servers_limit(zk: Client, path: str) -> None:
-    """Two thousand paths of a kilobyte."""
-    await zk.create(path)
-    for part in range(4):
-        async with zk.transaction() as tx:
-            for number in range(500):
-                tx.create(f"{path}/{part}-{number}-{'x' * 1000}")
-    await zk.delete_tree(path)
-    assert await zk.exists(path) is None
-
-
 async def test_a_deep_tree_is_deleted(zk: Client, path: str) -> None:
     await zk.ensure_path(path + "/d" * 200)
     await zk.delete_tree(path)

@@ -1,8 +1,7 @@
-"""What only several real servers show: elections, moved sessions, servers that lag, reconfiguration."""
+"""What only several real servers show: elections, moved sessions, reconfiguration."""
 
 import asyncio
 import itertools
-from contextlib import AsyncExitStack
 
 import pytest
 
@@ -11,7 +10,6 @@ from recipes import Election, Lock
 from tests.support.client import InOrder, states_until
 from tests.support.proxy import Proxy
 from tests.support.recipes import no_task_stays, until, until_line
-from tests.support.split import SplitEnsemble
 from zkwire import SessionState
 from zkwire.testing import EnsembleServer, RealEnsemble
 
@@ -139,44 +137,6 @@ async def test_a_write_on_the_former_connection_of_a_moved_session_is_refused(
         with pytest.raises(zkwire.SessionExpiredError):
             await stale.get("/")
         await stale.close()
-
-
-# Servers that lag
-
-
-@pytest.mark.limit(120)
-async def test_a_server_that_is_behind_is_not_used_and_a_sync_waits_for_it_pitfall_61(path: str) -> None:
-    """Pitfall 61: a client that has seen a write is not served by a server that has not seen it."""
-    ensemble = SplitEnsemble(tick_time=0.5, sync_limit=60, properties={"initLimit": "40"})
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(ensemble)
-        leader = await ensemble.leader()
-        late = await ensemble.follower()
-        proxy = await stack.enter_async_context(Proxy(leader.hosts))
-        ahead = await stack.enter_async_context(zkwire.connect(f"{proxy.hosts},{late.hosts}", rng=InOrder()))
-        reader = await stack.enter_async_context(zkwire.connect(late.hosts))
-        await ahead.create(path, b"old")
-        await reader.sync(path)
-        assert (await reader.get(path)).data == b"old"
-
-        ensemble.stall([leader], [late])
-        await ahead.set(path, b"new")
-        assert (await reader.get(path)).data == b"old"
-        synced = asyncio.gather(reader.sync(path), reader.get(path))
-
-        states = ahead.states()
-        await states_until(states, CONNECTED)
-        proxy.drop()
-        assert await states_until(states, CONNECTED) == [SUSPENDED, CONNECTED]
-        states.close()
-        assert ahead.server == proxy.hosts
-        assert (await ahead.get(path)).data == b"new"
-        assert "client must try another server" in late.log_tail(1000)
-
-        assert not synced.done()
-        ensemble.heal()
-        _, node = await synced
-        assert node.data == b"new"
 
 
 # Reconfiguration

@@ -16,7 +16,7 @@ from tests.support.client import turns
 from tests.support.clock import Clock
 from tests.support.everywhere import Scene, no_watch_stays, scene
 from tests.support.queues import Counting
-from tests.support.recipes import outcome, until_state
+from tests.support.recipes import until_state
 from zkwire import SessionState
 from zkwire.testing import RealServer, Server
 
@@ -37,12 +37,6 @@ def test_numbers_are_signed_and_big_endian_as_curators(value: int, size: int, da
 def test_a_number_that_does_not_fit_is_refused(value: int, size: int) -> None:
     with pytest.raises(OverflowError, match="/c"):
         encoded(value, size, "/c")
-
-
-@pytest.mark.parametrize("data", [b"7", bytes(4), bytes(9)])
-def test_data_of_another_size_is_refused(data: bytes) -> None:
-    with pytest.raises(ValueError, match="/c holds"):
-        decoded(data, 8, "/c")
 
 
 def test_no_data_is_zero_as_in_curator() -> None:
@@ -183,21 +177,6 @@ async def test_an_add_that_fits_is_not_refused_because_of_a_value_that_is_out_of
         assert await counter.add(1) == 2**31 - 10
         with pytest.raises(OverflowError):
             await counter.add(10)
-
-
-async def test_of_adds_that_wait_for_a_write_a_cancelled_one_does_not_count() -> None:
-    async with scene() as stage:
-        counter = Counter(stage.zk, "/c")
-        await counter.add(1)
-        with stage.server.hold_replies("multi", session=stage.zk.session_id) as held:
-            first = asyncio.create_task(counter.add(10))
-            await held.until_hit()
-            given_up, others = asyncio.create_task(counter.add(100)), asyncio.create_task(counter.add(1000))
-            await turns()
-            given_up.cancel()
-            assert isinstance(await outcome(given_up), asyncio.CancelledError)
-        assert [await first, await others] == [11, 1011]
-        assert await counter.get() == 1011
 
 
 @pytest.fixture

@@ -29,23 +29,6 @@ pytestmark = pytest.mark.limit(20)
 # -- forms of use -----------------------------------------------------------------------------------------------------
 
 
-async def test_async_with_holds_a_ticket_of_this_session(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = Lock(zk, path)
-        async with lock as lease:
-            assert lock.path == path
-            assert await line(zk, path) == [lease.path.rpartition("/")[2]]
-            stat = await zk.exists(lease.path)
-            assert stat is not None
-            assert stat.ephemeral_owner == zk.session_id
-            assert lease.token == stat.czxid
-            assert lease.is_certain()
-        assert await line(zk, path) == []
-        async with lock:  # it can be used again
-            assert len(await line(zk, path)) == 1
-        assert await line(zk, path) == []
-
-
 async def test_a_lock_below_a_chroot_and_below_the_root(zookeeper: RealServer, path: str) -> None:
     async with (
         zkwire.connect(zookeeper.hosts) as whole,

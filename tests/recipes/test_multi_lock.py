@@ -271,14 +271,3 @@ async def test_a_set_is_uncertain_during_a_downgrade_and_still_notices_losses(is
             assert isinstance(await lease.lost(), LockLostError)
         await lease.release()
         assert await held(stage.other, P) == []
-
-
-async def test_sets_listed_in_opposite_orders_wait_at_the_same_lock() -> None:
-    async with scene(P) as stage:
-        first = await multi(stage.zk, P).acquire()
-        waiting = asyncio.create_task(multi(stage.other, P, *reversed(NAMES)).acquire())
-        await until_line(stage.other, f"{P}/a", 2)
-        assert len(await line(stage.other, f"{P}/b")) == 1
-        await first.release()
-        await (await waiting).release()
-        assert await held(stage.other, P) == []

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.loop import Machine, StuckError, World
+from tests.simulation.loop import Machine, World
 
 
 def run(machine: Machine, *tasks: asyncio.Task[object], limit: float = 1000.0) -> None:
@@ -122,42 +122,3 @@ def test_callbacks_and_timers_have_the_order_of_asyncio(
     on: str, begin: Callable[[asyncio.AbstractEventLoop, list[str]], None], expected: list[str]
 ) -> None:
     assert played(on, begin) == expected
-
-
-def test_a_run_in_which_nothing_can_happen_is_stuck() -> None:
-    world = World(1)
-    machine = Machine(world, "m")
-    task = machine.create_task(after(1.0))
-    with pytest.raises(StuckError, match=r"not within 0\.5 s"):
-        run(machine, task, limit=0.5)
-    waiting = machine.create_future()
-    world.run(until=task.done, limit=10.0)
-    with pytest.raises(StuckError, match="nothing will happen"):
-        world.run(until=waiting.done, limit=10.0)
-
-
-def test_a_machine_that_goes_on_without_an_end_is_stuck() -> None:
-    world = World(1)
-    machine = Machine(world, "busy")
-
-    async def spin() -> None:
-        while not stopped:
-            await asyncio.sleep(0)
-
-    stopped: list[bool] = []
-    task = machine.create_task(spin())
-    with pytest.raises(StuckError, match="busy goes on and on"):
-        world.run(until=lambda: False, limit=1.0)
-    stopped.append(True)
-    run(machine, task)
-
-
-def test_what_is_left_on_a_machine_is_named() -> None:
-    world = World(1)
-    machine = Machine(world, "m")
-    task = machine.create_task(after(1.0), name="sleeper")
-    world.run(until=lambda: world.turns > 0, limit=1.0)
-    assert [what.split(":")[1][:17] for what in machine.left()] == [" the task sleeper", " the timer <_Hand"]
-    run(machine, task)
-    world.run(until=lambda: machine.is_idle, limit=2.0)
-    assert machine.left() == []

@@ -19,8 +19,9 @@ def test_the_table_compares_within_a_round() -> None:
     assert line.split()[5:] == ["200", "100", "(2.00", "x)"]
 
 
-@pytest.mark.slow("each program handles thousands of items")
-def test_what_our_queue_does_is_measured() -> None:
+@pytest.mark.slow("starts processes")
+def test_what_our_queue_does_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "ITEMS", 100)
     program = [sys.executable, "-m", "bench.peers.programs.queue_ours"]
     verbs = {"put": 0, "get": queues.ITEMS, "claim": queues.ITEMS}
     commands = {f"{OURS}: {each}": [*program, each] for each in ("fill", *verbs)}

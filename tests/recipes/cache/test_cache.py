@@ -351,16 +351,6 @@ async def test_a_loop_that_is_left_keeps_nothing_and_a_cancelled_wait_loses_noth
         assert (await anext(changes)).type is CHANGED
 
 
-async def test_the_time_to_enter_is_bounded() -> None:
-    async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():
-        with server.hold_replies("multiRead"), pytest.raises(TimeoutError, match=r"the cache of /a .* within 0.05 s"):
-            async with Cache(zk, "/a", within=0.05):
-                pass
-        async with Cache(zk, "/a", within=5):
-            pass
-        await no_watch_stays(server.hosts)
-
-
 @pytest.mark.limit(20)
 async def test_entering_within_0_seconds_reads_once_and_does_not_wait_for_another_connection() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk, no_task_stays():

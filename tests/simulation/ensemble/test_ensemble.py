@@ -146,25 +146,6 @@ def test_the_sessions_of_a_bucket_are_ended_one_by_one_and_a_touch_comes_too_lat
     assert leader.tracker.by_id.keys() < {7, 8}  # the touches would be good for longer
 
 
-def test_a_touch_may_shorten_and_a_new_leader_counts_the_timeout_of_the_creation() -> None:
-    world, ensemble = started(Shape(tick=1.0))
-    first, second, third = ensemble.servers
-    submit(second, CREATE_SESSION, xid=0, timeout=2.0)
-    run_to(world, 1.2)
-    assert isinstance(first.role, Leader)
-    session = first.role.tracker.by_id[7]
-    first.role.touch(7, 20_000)
-    longest = session.tick
-    first.role.touch(7, 4000)
-    assert session.tick == longest - 16
-    first.role.touch(7, 20_000)
-    first.kill()
-    run_to(world, 3.0)
-    new = next(each.role for each in (second, third) if isinstance(each.role, Leader))
-    assert new.tracker.by_id[7].tick <= new._clock() + 3
-    assert new.server.replica.last_zxid == new.epoch << 32
-
-
 def test_empty_containers_are_deleted_and_the_numbers_begin_again() -> None:
     world, ensemble = started(Shape(tick=1.0, containers=0.5))
     ensemble.act(CreateContainerRequest("/c", b"", OPEN_ACL, 4))

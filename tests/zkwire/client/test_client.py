@@ -9,20 +9,9 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.everywhere import Scene, cancel_at_every_moment, scene
+from tests.support.everywhere import scene
 from tests.support.recipes import until
 from zkwire import WatchSet
-
-
-async def test_a_create_cancelled_at_every_turn_leaves_no_ephemeral_node() -> None:
-    async def prepare(stage: Scene) -> None:
-        await stage.other.ensure_path(stage.path)
-
-    async def create(stage: Scene) -> None:
-        path = await stage.zk.create(f"{stage.path}/n-", ephemeral=True, sequential=True)
-        stage.zk.discard(path)
-
-    await cancel_at_every_moment(create, prepare=prepare, at_least=1)
 
 
 async def test_a_transaction_of_a_session_that_is_over_is_not_sent_in_the_next() -> None:

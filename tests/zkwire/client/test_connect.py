@@ -16,26 +16,6 @@ from zkwire.testing import Server
 MiB = 1024 * 1024
 
 
-async def test_large_requests_in_flight_have_4_mib_together_and_the_others_wait() -> None:
-    async with scene() as stage:
-        await stage.zk.create("/a")
-        with stage.server.hold_replies("setData", session=stage.zk.session_id) as held:
-            writes = [asyncio.ensure_future(stage.zk.set("/a", bytes(MiB - 100))) for _ in range(9)]
-            await held.until_hit(4)
-            assert stage.zk._session.requests.link is not None
-            assert stage.zk._session.requests.link.connection.large_in_flight < 4 * MiB
-        assert [stat.version for stat in await asyncio.gather(*writes)] == list(range(1, 10))
-
-
-async def test_large_requests_that_wait_are_sent_in_their_order_and_small_ones_do_not_overtake() -> None:
-    async with scene() as stage:
-        await stage.zk.create("/a")
-        writes = [stage.zk.set("/a", bytes(size)) for size in (1_000_000, 1, 900_000, 2) * 5]
-        stats = await asyncio.gather(*writes)
-        assert [stat.version for stat in stats] == list(range(1, 21))
-        assert stats[-1].data_length == 2
-
-
 async def test_requests_up_to_the_request_limit_are_sent_and_larger_ones_are_refused() -> None:
     async with Server(max_buffer=2000) as server, zkwire.connect(server.hosts, request_limit=2000) as zk:
         await zk.create("/a")

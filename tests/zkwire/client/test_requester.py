@@ -16,12 +16,12 @@ from tests.support.everywhere import scene
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
 from zkwire import Create, GetChildren, GetData, Sync
 from zkwire.client import requester as module
-from zkwire.client.requester import Requester, checked_acl, checked_version, creation
+from zkwire.client.requester import Requester, creation
 from zkwire.client.trees import ask_each
 from zkwire.testing import Server
 from zkwire.wire import requests as wire
 from zkwire.wire.multi import MultiReply
-from zkwire.wire.records import ACL, OPEN_ACL, Perms
+from zkwire.wire.records import ACL, Perms
 
 MULTI_READ = 22
 
@@ -208,52 +208,6 @@ def test_a_ttl_is_sent_in_milliseconds(milliseconds: int, sequential: bool) -> N
 def test_a_ttl_node_cannot_be_of_another_kind(options: Any) -> None:
     with pytest.raises(ValueError, match="/a: "):
         creation("", Create("/a", ttl=5.0, **options))
-
-
-def test_creates_without_a_ttl_use_the_other_requests() -> None:
-    create = Create("/a", ephemeral=True, sequential=True)
-    flags = wire.CreateFlags.EPHEMERAL | wire.CreateFlags.SEQUENTIAL
-    assert creation("", create) == wire.CreateRequest("/a", b"", OPEN_ACL, flags)
-    assert creation("", create, with_stat=True) == wire.Create2Request("/a", b"", OPEN_ACL, flags)
-    container = wire.CreateContainerRequest("/a", b"", OPEN_ACL, wire.CreateFlags.CONTAINER)
-    assert creation("", Create("/a", container=True)) == container
-
-
-@pytest.mark.parametrize(
-    ("path", "sequential", "full"),
-    [("/a", False, "/app/a"), ("/a", True, "/app/a"), ("/", False, "/app"), ("/", True, "/app/")],
-)
-def test_the_chroot_comes_before_the_path_of_a_create(path: str, sequential: bool, full: str) -> None:
-    create = Create(path, sequential=sequential)
-    assert creation("/app", create).path == full
-    assert creation("", create).path == path
-
-
-def test_a_version_has_32_bits() -> None:
-    assert [checked_version(version) for version in (-(2**31), 2**31 - 1)] == [-(2**31), 2**31 - 1]
-    for version in (-(2**31) - 1, 2**31):
-        with pytest.raises(ValueError, match=f"version must fit in 32 bits, and {version} does not"):
-            checked_version(version)
-
-
-@pytest.mark.parametrize(
-    ("acl", "message"),
-    [
-        (5, "not int"),
-        (["read"], "number 0 is str"),
-        ([ACL(31, "world", "anyone"), None], "number 1 is NoneType"),
-        ([ACL("31", "world", "anyone")], "number 0 is of str, str, str"),  # type: ignore[arg-type]
-        ([ACL(31.0, "world", "anyone")], "number 0 is of float, str, str"),  # type: ignore[arg-type]
-        ([ACL(31, b"world", "anyone")], "number 0 is of int, bytes, str"),  # type: ignore[arg-type]
-        ([ACL(31, "world", None)], "number 0 is of int, str, NoneType"),  # type: ignore[arg-type]
-    ],
-    ids=str,
-)
-def test_an_acl_of_another_type_is_refused_with_the_types_that_it_has(acl: Any, message: str) -> None:
-    with pytest.raises(
-        TypeError, match=f"acl must be a sequence of zkwire.ACL, each of an int and two str, .*{message}$"
-    ):
-        checked_acl(acl)
 
 
 def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import zkwire
 from zkwire import Stat, Transaction
 from zkwire.wire import requests as wire
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
-from zkwire.wire.records import OPEN_ACL
+from zkwire.wire.multi import MultiReply, MultiRequest
 
 STAT = Stat(1, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)  # the smallest zxid that a node can have
 EMPTY = Stat(*[0] * 11)
@@ -50,52 +49,6 @@ async def test_the_stat_of_a_create_is_none_where_the_server_sends_no_valid_one(
     transaction.create_and_stat("/a")
     transaction.create("/a")
     assert await transaction.commit() == [result, "/a"]
-
-
-async def test_operations_are_sent_as_they_were_added_and_each_result_is_of_its_kind() -> None:
-    created, stat = wire.CreateReply("/app/a"), wire.StatReply(STAT)
-    done = wire.Nothing()
-    transaction, requests = _answered(created, wire.Create2Reply("/app/b", STAT), stat, stat, done, done, done, done)
-    transaction.create("/a")
-    transaction.create_and_stat("/b", b"1", ephemeral=True)
-    transaction.set("/a", b"2")
-    transaction.set("/a", b"3", 5)
-    transaction.delete("/c")
-    transaction.delete("/d", 6)
-    transaction.check("/e")
-    transaction.check("/f", 7)
-    with pytest.raises(RuntimeError, match="the transaction is not committed: it has no results"):
-        _ = transaction.results
-    results = await transaction.commit()
-    assert results == ["/a", ("/b", STAT), STAT, STAT, None, None, None, None]
-    assert transaction.results == results
-    (request,) = requests
-    assert request.operations == [
-        wire.CreateRequest("/app/a", b"", OPEN_ACL, wire.CreateFlags(0)),
-        wire.Create2Request("/app/b", b"1", OPEN_ACL, wire.CreateFlags.EPHEMERAL),
-        wire.SetDataRequest("/app/a", b"2", -1),
-        wire.SetDataRequest("/app/a", b"3", 5),
-        wire.DeleteRequest("/app/c", -1),
-        wire.DeleteRequest("/app/d", 6),
-        wire.CheckVersionRequest("/app/e", -1),
-        wire.CheckVersionRequest("/app/f", 7),
-    ]
-
-
-async def test_a_refused_transaction_names_the_operation_and_the_error_of_each() -> None:
-    transaction, _ = _answered(ErrorResult(0), ErrorResult(-101), ErrorResult(-2))
-    for path in ("/a", "/b", "/c"):
-        transaction.delete(path)
-    with pytest.raises(zkwire.TransactionError) as refused:
-        await transaction.commit()
-    assert refused.value.index == 1
-    assert [type(each) for each in refused.value.results] == [
-        type(None),
-        zkwire.NoNodeError,
-        zkwire.RuntimeInconsistencyError,
-    ]
-    with pytest.raises(RuntimeError, match="not committed"):
-        _ = transaction.results
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

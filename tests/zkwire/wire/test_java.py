@@ -1,10 +1,10 @@
 """The requests of Apache's Java client, as recorded by a proxy, are decoded and encoded to the same bytes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.captures.java.record import load
 from zkwire.wire import multi, requests
 from zkwire.wire.records import ConnectRequest
 from zkwire.wire.requests import Request
@@ -15,6 +15,22 @@ BY_OPCODE = {
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, Request) and kind is not Request and not kind.is_recovered
 }
+RECORDED = Path(__file__).parents[2] / "captures" / "java" / "frames.txt"
+
+
+def load() -> dict[str, list[bytes]]:
+    """Return the frames of each call under its name."""
+    calls: dict[str, list[bytes]] = {}
+    for line in RECORDED.read_text(encoding="ascii").splitlines():
+        if line.startswith("== "):
+            frames = calls[line.removeprefix("== ")] = []
+        elif line.startswith("> "):
+            frames.append(bytes.fromhex(line.removeprefix("> ")))
+        elif line.startswith("  "):
+            frames[-1] += bytes.fromhex(line)
+    return calls
+
+
 JAVA = load()
 
 

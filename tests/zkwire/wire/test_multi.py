@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from zkwire.wire import requests as r
-from zkwire.wire.multi import ErrorResult, MultiReadRequest, MultiReply, MultiRequest, batched
+from zkwire.wire.multi import MultiReadRequest, MultiReply, MultiRequest, batched
 from zkwire.wire.primitives import DecodeError
 from zkwire.wire.records import OPEN_ACL, MultiHeader, RequestHeader, Stat
 
@@ -79,20 +79,6 @@ def test_the_results_of_a_transaction_are_decoded_byte_for_byte() -> None:
     assert end == len(GOOD_RECEIVED)
 
 
-def test_a_refused_transaction_has_a_code_for_each_operation() -> None:
-    """The error in the header is 0."""
-    assert BAD_RECEIVED[4:20].hex(" ", 4) == "00000007 00000000 00000005 00000000"
-    reply, end = MultiReply.decode(BAD_RECEIVED, 20)
-    assert reply.results == [ErrorResult(0), ErrorResult(-101), ErrorResult(-2)]
-    assert end == len(BAD_RECEIVED)
-
-
-def test_only_done_marks_the_end() -> None:
-    """The type and the error in it are ignored."""
-    reply, end = MultiReply.decode(_result(13, b"") + bytes.fromhex("00000001 01 00000000"), 0)
-    assert (reply.results, end) == ([r.Nothing()], 18)
-
-
 def test_a_create2_may_be_answered_as_a_create_whose_path_is_the_name_that_was_made() -> None:
     """Servers before 3.7.2 and 3.8.2 do so.  Pitfall 66"""
     request = MultiRequest([r.Create2Request("/q-", b"", OPEN, 2)])
@@ -123,38 +109,10 @@ def test_a_result_of_an_unknown_type_is_a_decode_error_that_names_it(kind: int) 
 # -- the server's side --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("request_", "sent"), [(GOOD, GOOD_SENT), (BAD, BAD_SENT)], ids=["good", "bad"])
-def test_the_worked_requests_are_decoded(request_: MultiRequest, sent: bytes) -> None:
-    decoded, end = MultiRequest.decode(sent, 12)
-    assert list(decoded.operations) == list(request_.operations)
-    assert end == len(sent)
-    assert decoded.encode() == sent[12:]
-
-
 @pytest.mark.parametrize("received", [GOOD_RECEIVED, BAD_RECEIVED], ids=["good", "bad"])
 def test_the_worked_replies_are_encoded_again(received: bytes) -> None:
     reply, _ = MultiReply.decode(received, 20)
     assert reply.encode() == received[20:]
-
-
-def test_a_reply_without_a_type_for_each_result_cannot_be_encoded() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        MultiReply([r.Nothing()]).encode()
-
-
-def test_a_request_of_reads_and_its_results_are_decoded_as_they_were_encoded() -> None:
-    request = MultiReadRequest([r.GetDataRequest("/a", False), r.GetChildrenRequest("/b", True)])
-    decoded, end = MultiReadRequest.decode(b"??" + request.encode(), 2)
-    assert (list(decoded.operations), end) == (list(request.operations), 2 + len(request.encode()))
-    sent = MultiReply([r.GetDataReply(None, STAT), r.GetChildrenReply(["x"]), ErrorResult(-101)], [4, 8, -1])
-    received, _ = MultiReply.decode(sent.encode(), 0)
-    assert (received.results, received.types) == (sent.results, sent.types)
-    assert _result(-1, ErrorResult(-101).encode())[:5] == b"\xff\xff\xff\xff\0"
-
-
-def test_a_transaction_may_create_ttl_nodes() -> None:
-    request = MultiRequest([r.CreateTTLRequest("/t", b"", OPEN, 5, 9)])
-    assert list(MultiRequest.decode(request.encode(), 0)[0].operations) == list(request.operations)
 
 
 @pytest.mark.parametrize(

@@ -75,19 +75,6 @@ def test_the_result_is_that_of_decoding_at_once(children: list[str], size: int) 
                 assert again == record
 
 
-@given(st.binary(max_size=60))
-def test_bytes_that_cannot_be_decoded_raise_as_when_decoded_at_once(data: bytes) -> None:
-    with patch.object(stepwise, "_STEP", 2), patch.object(stepwise, "_STEP_BYTES", 2):
-        for kind in (GetChildrenReply, GetChildren2Reply, GetACLReply, WhoAmIReply, MultiReply):
-            assert _outcome(_at_once, kind, data) == _outcome(_stepped, kind, data)
-
-
-def test_a_null_name_is_refused_as_when_decoded_at_once() -> None:
-    data = struct.pack(">i", 1000) + bytes(4 * 999) + struct.pack(">i", -1)
-    assert _outcome(_at_once, GetChildrenReply, data) is None
-    assert _outcome(_stepped, GetChildrenReply, data) is None
-
-
 @pytest.mark.parametrize(
     ("kind", "data"),
     [

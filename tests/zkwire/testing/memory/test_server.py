@@ -65,19 +65,6 @@ async def test_a_restart_keeps_port_data_sessions_and_ephemerals() -> None:
         assert (server.port, zk.session_id, server.sessions) == (port, session, [session])
 
 
-async def test_a_restart_can_lose_everything() -> None:
-    """As with a real one, a client that has seen a later zxid must give its session up first."""
-    async with Server(tick_time=0.1) as server, zkwire.connect(server.hosts, session_timeout=0.5) as zk:
-        await zk.create("/kept", b"x")
-        session, (_, watch) = zk.session_id, await zk.exists_and_watch("/kept")
-        await server.restart(lose_data=True)
-        assert server.sessions == []
-        with pytest.raises(zkwire.SessionExpiredError):
-            await watch
-        assert await zk.exists("/kept") is None
-        assert zk.session_id != session
-
-
 # -- framing ------------------------------------------------------------------------------------------
 
 
