@@ -135,7 +135,7 @@ async def additions_floor(track: Track) -> float:
 async def divisions(track: Track) -> float:
     """Divisions in a second of processor time; the event loop does nothing else meanwhile."""
     partitions = [str(number) for number in range(PARTITIONS)]
-    members = [f"host-{number}" for number in range(MEMBERS)]
+    members = {f"host-{number}": 1 for number in range(MEMBERS)}
     began = time.process_time()
     division(partitions, members)
     return 1 / (time.process_time() - began)

@@ -7,16 +7,17 @@ for a while. Therefore a lock guards each partition, and a member works on a par
 
 import asyncio
 import logging
+import re
 from bisect import bisect_left
-from collections.abc import Collection, Coroutine, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
 from hashlib import blake2b, shake_128
-from struct import Struct
+from struct import unpack
 from sys import float_info
 from typing import Any, Final, Generic, Self, TypeVar
 from urllib.parse import quote
 
 from recipes.common.background import BackgroundBlock
-from recipes.common.checks import check_number
+from recipes.common.checks import check_number, checked_function, checked_within
 from recipes.common.this_process import one_line
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
@@ -32,25 +33,32 @@ _MOST_SETTLING: Final = 10
 
 _MOST_SHOWN: Final = 20  # members in a warning
 
-# The points of one member on the ring of a division, each of 8 bytes. With fewer, the members' parts of the ring differ
-# more in size, and more partitions move when a member goes: of 10,000 partitions and 100 members, 100 have to move, and
-# besides them 264 with 16 points, 177 with 64, 122 with 256.
-_POINTS: Final = Struct(">64Q")
+# The points of a member of weight 1 on the ring of a division. With fewer, the members' parts of the ring differ more
+# from what they should be, and more partitions move when a member goes: of 10,000 partitions and 100 members, 100 have
+# to move, and besides them 264 with 16 points, 177 with 64, 122 with 256.
+_POINTS: Final = 64
+# A member has this many times as many points at most, or a division among members of great weight would take seconds.
+_MOST_TIMES: Final = 16
+
+_MOST_WEIGHT: Final = 999
 
 
-def division(partitions: Collection[str], members: Iterable[str]) -> dict[str, list[str]]:
+def division(partitions: Collection[str], weights: Mapping[str, int]) -> dict[str, list[str]]:
     """Return the partitions of each member; equal arguments give equal shares, whatever their order.
 
-    The sizes of the shares differ by at most one. Few partitions move when a member comes or goes: a partition goes to
-    the member whose point comes next after its own on a ring of hash values, where each member has many points
-    (consistent hashing). A full member leaves the ring, and partitions that it had no room for go on along the ring.
-    Cost: some 25 ms of processor time for 10,000 partitions and 100 members.
+    The size of a share is the member's part of all weights, rounded down or up. Few partitions move when a member comes
+    or goes: a partition goes to the member whose point comes next after its own on a ring of hash values, where each
+    member has many points (consistent hashing). A full member leaves the ring, and partitions that it had no room for
+    go on along the ring. Cost: some 25 ms of processor time for 10,000 partitions and 100 members of weight 1.
     """
-    shares: dict[str, list[str]] = {member: [] for member in members}
+    shares: dict[str, list[str]] = {member: [] for member in weights}
     if not shares:
         return {}
-    least, more = divmod(len(partitions), len(shares))  # `more` members get one partition above `least`
-    points = sorted((point, member) for member in shares for point in _points(member))
+    total = sum(weights.values())
+    # The size of each share, rounded down, and whether something was cut off.
+    sizes = {member: divmod(len(partitions) * weight, total) for member, weight in weights.items()}
+    more = len(partitions) - sum(least for least, _ in sizes.values())  # so many members get one partition above that
+    points = sorted((point, member) for member, weight in weights.items() for point in _points(member, weight))
     waiting = sorted((_point(partition), partition) for partition in partitions)
     while waiting:
         ring = [point for point, _ in points]
@@ -59,16 +67,17 @@ def division(partitions: Collection[str], members: Iterable[str]) -> dict[str, l
         without_room = []
         for place in waiting:
             point, partition = place
-            share = shares[owners[bisect_left(ring, point)]]
+            owner = owners[bisect_left(ring, point)]
+            share, (least, rest) = shares[owner], sizes[owner]
             if len(share) < least:
                 share.append(partition)
-            elif len(share) == least and more:
+            elif len(share) == least and rest and more:
                 more -= 1
                 share.append(partition)
             else:
                 without_room.append(place)
-        room = least + bool(more)
-        points = [place for place in points if len(shares[place[1]]) < room]
+        rooms = {member: least + bool(rest and more) for member, (least, rest) in sizes.items()}
+        points = [place for place in points if len(shares[place[1]]) < rooms[place[1]]]
         waiting = without_room
     return shares
 
@@ -83,8 +92,9 @@ def _point(partition: str) -> int:
     return int.from_bytes(blake2b(partition.encode(), digest_size=8).digest(), "big")
 
 
-def _points(member: str) -> tuple[int, ...]:
-    return _POINTS.unpack(shake_128(member.encode()).digest(_POINTS.size))
+def _points(member: str, weight: int) -> tuple[int, ...]:
+    count = _POINTS * min(weight, _MOST_TIMES)
+    return unpack(f">{count}Q", shake_128(member.encode()).digest(8 * count))
 
 
 class _Holding(Generic[P]):
@@ -170,6 +180,9 @@ class Partitioner(BackgroundBlock, Generic[P]):
     divided among the members that have it, and a warning is logged that names members of both.  Every partition of
     either list is held by one member; of those in both lists, some members hold fewer than their share.
 
+    Whatever `divide` returns, no partition has two owners: of two members that take the same one, the second waits
+    until the first hands it back.  A partition that no member takes is held by none.
+
     One object is for one event loop, the first in which it is entered; in another one its methods raise RuntimeError.
 
     Args:
@@ -177,10 +190,20 @@ class Partitioner(BackgroundBlock, Generic[P]):
         partitions: Distinct objects with distinct names (their str), the same for all members.
         name: The unique name of this member, random by default.
         settle: How many seconds must pass in which no member comes or goes before the partitions are divided again.
+        weight: How many partitions this member has for each one of a member of weight 1; from 1 to 999.
+        divide: A function that returns which partitions this member takes, given its name, the weights of all members
+            by name, and the partitions, both in the order of the names.  All members should have the same function, and
+            it should give each partition to one of them.  None: shares by weight, of which few partitions move when a
+            member comes or goes.
+        within: How many seconds to wait, on entering, for a member of that name in another session to go, such as that
+            from before a restart of this process; None waits without limit, 0 looks once.
         acl: The ACL of every node that is created, None: as for Group and Lock.
 
     Raises:
-        NodeExistsError: on entering and, by cancelling the block, later, if the name is taken.
+        NodeExistsError: on entering, if the name is taken and `within` is 0; by cancelling the block, later.
+        TimeoutError: on entering, if it is still taken after `within` seconds.
+        TypeError: by cancelling the block, as ValueError and all that `divide` raises, if it returns no collection, or
+            something that is none of the partitions.  They are handed back when the body has ended.
         SessionExpiredError: if the client does not renew its session.
         ServerError: if the server refuses what Group and Lock need.
 
@@ -196,13 +219,20 @@ class Partitioner(BackgroundBlock, Generic[P]):
         *,
         name: str | None = None,
         settle: float = 1.0,
+        weight: int = 1,
+        divide: Callable[[str, dict[str, int], list[P]], Collection[P]] | None = None,
+        within: float | None = 0.0,
         acl: Sequence[ACL] | None = None,
     ) -> None:
         check_number("settle is a number of seconds from 0", settle, 0, float_info.max, int | float)
+        check_number(f"weight is a number from 1 to {_MOST_WEIGHT}", weight, 1, _MOST_WEIGHT)
         super().__init__(f"the Partitioner of {path}")
         self.path: str = validate_path(path)
         self.name: str = name or zk.unique_id()
         self._settle = settle
+        self._weight = weight
+        self._divides = checked_function("divide", divide)
+        self._within = checked_within(within)
         self._group = Group(zk, join_path(self.path, "members"), acl=acl)
         self._news = asyncio.Event()
         self._holdings: dict[str, _Holding[P]] = {}
@@ -213,6 +243,10 @@ class Partitioner(BackgroundBlock, Generic[P]):
             lock = Lock(zk, f"{join_path(self.path, 'locks')}/{node}", data=self.name.encode(), acl=acl)
             self._holdings[node] = _Holding(partition, lock, self._news)
         self._fingerprint = fingerprint(self._holdings)
+        # The data of a member that has our list, with its weight unless that is 1.
+        self._same_list: re.Pattern[bytes] = re.compile(
+            re.escape(self._fingerprint) + rb"(?:, weight ([1-9][0-9]{0,2}))?"
+        )
         self._others: dict[str, bytes] = {}  # the members that divide another list, with their fingerprints
         self._given: frozenset[P] = frozenset()
         self._is_iterated = False
@@ -220,7 +254,8 @@ class Partitioner(BackgroundBlock, Generic[P]):
 
     async def _begin(self) -> Coroutine[Any, Any, None]:
         self._given = frozenset()
-        self._member = await self._group.join(self.name, self._fingerprint)
+        weight = b"" if self._weight == 1 else b", weight %d" % self._weight
+        self._member = await self._group.join(self.name, self._fingerprint + weight, within=self._within)
         return self._divide()
 
     async def _end(self) -> None:
@@ -299,19 +334,43 @@ class Partitioner(BackgroundBlock, Generic[P]):
                     latest = latest or loop.time() + _MOST_SETTLING * self._settle
                 if latest is not None and (not changed or loop.time() >= latest):
                     latest = None
-                    shares = division(self._holdings, self._with_our_list(members))
-                    ours = frozenset(shares.get(self.name, ()))
+                    try:
+                        ours = self._share(self._weights(members))
+                    except Exception as error:  # noqa: BLE001
+                        assert self._background is not None
+                        self._background.fail(error)
+                        await loop.create_future()  # the locks are held until the body has ended
                     for node, holding in self._holdings.items():
                         holding.want(tasks if node in ours else None)
                     self._news.set()
 
-    def _with_our_list(self, members: dict[str, bytes]) -> list[str]:
-        """Return the members that divide the same list; log a warning if others have come that divide another one."""
-        others = {name: data for name, data in members.items() if data != self._fingerprint}
+    def _share(self, weights: dict[str, int]) -> frozenset[str]:
+        """Return which partitions this member takes, by the names of their nodes."""
+        if self.name not in weights:
+            return frozenset()  # its node is gone, and will be put back
+        if self._divides is None:
+            return frozenset(division(self._holdings, weights)[self.name])
+        nodes = {holding.partition: node for node, holding in sorted(self._holdings.items())}
+        share = self._divides(self.name, weights, list(nodes))
+        if not isinstance(share, Collection) or isinstance(share, str | bytes):
+            raise TypeError(f"divide returns a collection of partitions of {self.path}, not {share!r}")
+        for partition in share:
+            if partition not in nodes:
+                raise ValueError(f"divide has returned {partition!r}, which is no partition of {self.path}")
+        return frozenset(nodes[partition] for partition in share)
+
+    def _weights(self, members: dict[str, bytes]) -> dict[str, int]:
+        """Return the weights of the members that divide the same list, in the order of the names.
+
+        A warning is logged if others have come that divide another one.
+        """
+        found = {name: self._same_list.fullmatch(data) for name, data in sorted(members.items())}
+        weights = {name: int(data[1] or 1) for name, data in found.items() if data is not None}
+        others = {name: data for name, data in members.items() if name not in weights}
         # By name: a member never changes its list, so changing data is not worth another warning.
         if others.keys() - self._others.keys():
-            found = sorted(others.items())[:_MOST_SHOWN]
-            shown = [f"{one_line(name)}: {one_line(data.decode(errors='replace'))}" for name, data in found]
+            first = sorted(others.items())[:_MOST_SHOWN]
+            shown = [f"{one_line(name)}: {one_line(data.decode(errors='replace'))}" for name, data in first]
             _log.warning(
                 "the member %s of %s divides %s, but these members divide another list among themselves: %s",
                 self.name,
@@ -320,7 +379,7 @@ class Partitioner(BackgroundBlock, Generic[P]):
                 "; ".join(shown),
             )
         self._others = others
-        return [name for name in members if name not in others]
+        return weights
 
     async def _watch_membership(self) -> None:
         error = await self._member.lost()

@@ -21,8 +21,14 @@ class BackgroundTask:
         self._cancelling = self._body.cancelling()
         self._has_cancelled_body = False
         self._is_leaving = False
+        self._failure: BaseException | None = None
         self._task = asyncio.get_running_loop().create_task(work)
         self._task.add_done_callback(self._on_done)
+
+    def fail(self, error: BaseException) -> None:
+        """Have the body cancelled, and `error` raised by `leave`; for work that goes on until the body has ended."""
+        self._failure = error
+        self._cancel_body()
 
     async def leave(self, kind: type[BaseException] | None) -> None:
         """Cancel the work, and return when its task has ended.
@@ -44,7 +50,7 @@ class BackgroundTask:
                 await asyncio.wait([self._task])
             except asyncio.CancelledError as cancellation:
                 cancelled = cancellation
-        error = None if self._task.cancelled() else self._task.exception()
+        error = self._failure or (None if self._task.cancelled() else self._task.exception())
         # Our own cancellation of the body ends here. If another one came at the same time, uncancel() returns a larger
         # number than before ours, and that other cancellation must go on.
         ours = self._has_cancelled_body and self._body.uncancel() <= self._cancelling and kind is asyncio.CancelledError
@@ -54,7 +60,11 @@ class BackgroundTask:
             raise error
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        if not self._is_leaving and not task.cancelled() and task.exception() is not None:
+        if not task.cancelled() and task.exception() is not None:
+            self._cancel_body()
+
+    def _cancel_body(self) -> None:
+        if not self._is_leaving and not self._has_cancelled_body:
             self._has_cancelled_body = True
             self._body.cancel()
 

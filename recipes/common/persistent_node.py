@@ -15,7 +15,7 @@ from recipes.common.shared_nodes import make_container, wait_for_session
 from recipes.common.waiting import LEAVES_WITHIN, bounded
 from zkwire import ACL, OPEN_ACL, Client, GetChildren, GetData, Stat, WatchSet
 
-_THEN: Final = "try again then, or give within= to Group.join or PersistentEphemeral"
+_THEN: Final = "try again then, or give within= to Group.join, PersistentEphemeral or Partitioner"
 
 
 class PersistentNode:

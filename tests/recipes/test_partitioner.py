@@ -5,7 +5,9 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from fractions import Fraction
 from hashlib import blake2b
+from math import ceil, floor
 from random import Random
 from typing import Any
 
@@ -33,53 +35,58 @@ STAYS = ["members", "locks", "locks/*"]
 names = st.sets(st.integers(0, 99), max_size=12).map(lambda numbers: {str(number) for number in numbers})
 
 
-@given(names, names, st.randoms(use_true_random=False))
-def test_every_partition_has_one_member_and_the_shares_are_even_whatever_the_order(
-    partitions: set[str], members: set[str], rng: Random
+@given(names, st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 4)), st.randoms(use_true_random=False))
+def test_every_partition_has_one_member_and_each_share_is_as_large_as_its_weight_whatever_the_order(
+    partitions: set[str], members: dict[str, int], rng: Random
 ) -> None:
-    shares = division(sorted(partitions), sorted(members))
-    assert set(shares) == members
+    shares = division(sorted(partitions), members)
+    assert set(shares) == set(members)
     if members:
         assert sorted(name for share in shares.values() for name in share) == sorted(partitions)
-        sizes = [len(share) for share in shares.values()]
-        assert max(sizes) - min(sizes) <= 1
+        for name, share in shares.items():
+            exact = len(partitions) * Fraction(members[name], sum(members.values()))
+            assert floor(exact) <= len(share) <= ceil(exact)
     shuffled, mixed = sorted(partitions), sorted(members)
     rng.shuffle(shuffled)
     rng.shuffle(mixed)
-    same = division(shuffled, mixed)
+    same = division(shuffled, {name: members[name] for name in mixed})
     assert {name: set(share) for name, share in shares.items()} == {name: set(share) for name, share in same.items()}
 
 
 @pytest.mark.parametrize(
-    ("partitions", "sizes", "digest"),
+    ("partitions", "weight", "sizes", "digest"),
     [
-        (1000, {"a": 200, "b": 200, "ü": 200, "host 7": 200, "host 8": 200}, "3bd50e6ab7c23a7e"),
-        (1003, {"a": 201, "b": 200, "ü": 201, "host 7": 201, "host 8": 200}, "78bd7b2c5be26d78"),
-        (4, {"a": 1, "b": 1, "ü": 1, "host 7": 0, "host 8": 1}, "23524e8c6fd4669f"),
+        (1000, 1, {"a": 200, "b": 200, "ü": 200, "host 7": 200, "host 8": 200}, "3bd50e6ab7c23a7e"),
+        (1003, 1, {"a": 201, "b": 200, "ü": 201, "host 7": 201, "host 8": 200}, "78bd7b2c5be26d78"),
+        (4, 1, {"a": 1, "b": 1, "ü": 1, "host 7": 0, "host 8": 1}, "23524e8c6fd4669f"),
+        (1003, 2, {"a": 334, "b": 167, "ü": 167, "host 7": 168, "host 8": 167}, "e4d13635271187c9"),
+        (1003, 50, {"a": 928, "b": 19, "ü": 19, "host 7": 19, "host 8": 18}, "16676815e28f969c"),
     ],
 )
-def test_the_division_stays_what_it_is(partitions: int, sizes: dict[str, int], digest: str) -> None:
+def test_the_division_stays_what_it_is(partitions: int, weight: int, sizes: dict[str, int], digest: str) -> None:
     """Each member computes it for itself, so members with different versions of this package have to agree."""
-    shares = division([f"partition-{number}" for number in range(partitions)], sizes)
+    shares = division([f"partition-{number}" for number in range(partitions)], dict.fromkeys(sizes, 1) | {"a": weight})
     assert {name: len(share) for name, share in shares.items()} == sizes
     text = "\n".join(f"{name}: {' '.join(shares[name])}" for name in sorted(shares))
     assert blake2b(text.encode(), digest_size=8).hexdigest() == digest
 
 
-@pytest.mark.parametrize(("count", "others", "most"), [(100, 4, 20), (10_000, 99, 250)])
-def test_few_partitions_move_when_a_member_goes(count: int, others: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "others", "weight", "most"), [(100, 4, 1, 20), (10_000, 99, 1, 250), (1000, 9, 16, 10)]
+)
+def test_few_partitions_move_when_a_member_goes(count: int, others: int, weight: int, most: int) -> None:
     partitions = [str(number) for number in range(count)]
-    first, *stay = [f"host-{number}" for number in range(others + 1)]
-    before, after = division(partitions, [first, *stay]), division(partitions, stay)
+    stay = {f"host-{number}": number % 2 * (weight - 1) + 1 for number in range(1, others + 1)}
+    before, after = division(partitions, {"host-0": 1} | stay), division(partitions, stay)
     moved = [name for member in stay for name in set(before[member]) - set(after[member])]
-    assert len(before[first]) == count // (others + 1)  # these have to move
+    assert len(before["host-0"]) == count // (1 + sum(stay.values()))  # these have to move
     assert len(moved) <= most
 
 
 def test_many_partitions_are_divided_among_many_members_in_steps_that_grow_with_their_number_only() -> None:
     """The event loop stands still meanwhile.  Calls are counted, as time is not the same everywhere."""
     partitions = [str(number) for number in range(10_000)]
-    members = [f"host-{number}" for number in range(100)]
+    members = {f"host-{number}": 1 for number in range(100)}
     calls = 0
 
     def count(frame: object, event: str, argument: object) -> None:
@@ -109,17 +116,17 @@ class Worker:
         path: str,
         holders: dict[object, "Worker"],
         *,
-        partitions: Sequence[int] = range(4),
-        name: str | None = None,
+        partitions: Sequence[Any] = range(4),
         settle: float = 0.02,
         alone: bool = True,
+        **given: Any,
     ) -> None:
         self.alone = (
             alone  # False where the server ends a session early: its client cannot know that it has lost its locks
         )
-        self.partitioner = Partitioner(zk, path, partitions, name=name, settle=settle)
+        self.partitioner = Partitioner(zk, path, partitions, settle=settle, **given)
         self.holders = holders
-        self.held: frozenset[int] = frozenset()
+        self.held: frozenset[Any] = frozenset()
         self.task = asyncio.create_task(self.work())
 
     async def work(self) -> None:
@@ -178,6 +185,77 @@ async def test_partitions_are_divided_as_members_come_and_go(zookeeper: RealServ
         for number in range(4):
             assert await zk.get_children(f"{path}/locks/{number}") == []
         await until_watches(zookeeper, 0)
+
+
+async def test_shares_are_as_large_as_the_weights_and_a_name_that_is_taken_is_waited_for(
+    zookeeper: RealServer, path: str
+) -> None:
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        holders: dict[object, Worker] = {}
+        heavy, light = Worker(zk2, path, holders, weight=3), Worker(zk, path, holders, name="light")
+        await until(lambda: (len(heavy.held), len(light.held)) == (3, 1))
+        with pytest.raises(TimeoutError, match="members/light was not free"):
+            await Partitioner(zk2, path, range(4), name="light", within=0.05).__aenter__()
+        again = Worker(zk2, path, holders, name="light", within=30)
+        await light.stop()
+        await until(lambda: (len(heavy.held), len(again.held)) == (3, 1))
+        await asyncio.gather(heavy.stop(), again.stop())
+
+
+async def test_the_locks_exclude_whatever_divide_returns() -> None:
+    """Of members that take the same partitions, the second waits; each is told the same in the same order."""
+    asked = []
+
+    def divide(name: str, weights: dict[str, int], partitions: list[int]) -> list[int]:
+        asked.append((name, list(weights.items()), partitions))
+        return partitions
+
+    async with scene() as stage:
+        holders: dict[object, Worker] = {}
+        one = Worker(stage.zk, stage.path, holders, name="b", divide=divide, partitions=[10, 1, 9])
+        await until(lambda: one.held == {10, 1, 9})
+        two = Worker(stage.other, stage.path, holders, name="a", weight=2, divide=divide, partitions=[9, 10, 1])
+        await until(lambda: ("a", [("a", 2), ("b", 1)], [1, 10, 9]) in asked)
+        await until(lambda: ("b", [("a", 2), ("b", 1)], [1, 10, 9]) in asked)
+        await one.stop()
+        await until(lambda: two.held == {10, 1, 9})
+        await two.stop()
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "message"),
+    [
+        ("ab", TypeError, "a collection of partitions of /recipe, not 'ab'"),
+        (iter("a"), TypeError, "a collection of partitions of /recipe, not <str"),
+        (["a", "c"], ValueError, "'c', which is no partition of /recipe"),
+        ([["a"]], TypeError, "unhashable"),
+        (KeyError("mine"), KeyError, "mine"),
+    ],
+    ids=["a text", "an iterator", "unknown", "unhashable", "an error"],
+)
+async def test_a_wrong_divide_ends_its_own_block_and_the_locks_are_held_until_the_body_has_ended(
+    returned: Any, error: type[Exception], message: str
+) -> None:
+    def divide(name: str, weights: dict[str, int], partitions: list[str]) -> Any:
+        if len(weights) > 1 and isinstance(returned, Exception):
+            raise returned
+        return {"a", "b"} if len(weights) == 1 else returned
+
+    async with scene() as stage:
+        with body_raises(error, match=message):
+            async with Partitioner(stage.zk, stage.path, "ab", settle=0.0, divide=divide) as mine:
+                while len(await anext(mine)) < 2:
+                    pass
+                other = Worker(stage.other, stage.path, {}, partitions="ab")
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    for _ in range(3):
+                        await stage.zk.ping()
+                    for partition in "ab":
+                        mine.lease(partition).check()
+        await until(lambda: other.held == {"a", "b"})
+        await other.stop()
 
 
 @pytest.mark.limit(20)
@@ -307,7 +385,7 @@ async def test_partitions_are_divided_when_the_members_have_settled(monkeypatch:
         await play.passes(1.5)
         assert not play.given.done()
         await play.passes(0.6)
-        assert await play.given == frozenset(division(["a", "b"], ["me", "other"])["me"])
+        assert await play.given == frozenset(division(["a", "b"], {"me": 1, "other": 1})["me"])
 
 
 @pytest.mark.limit(60)  # of which this test lets 20 seconds pass at once
@@ -376,6 +454,14 @@ async def test_members_with_another_list_are_named_in_one_short_warning(caplog: 
             assert fingerprint(["a"]).startswith(b"1 partitions, ")
 
 
+async def test_a_member_whose_data_gives_no_proper_weight_has_another_list() -> None:
+    async with scene() as stage:
+        mine = Partitioner(stage.zk, "/p", ["a"])
+        ends = ["", ", weight 2", ", weight 999", ", weight 0", ", weight 1000", ", weight 2 ", ", weight \u0663", "0"]
+        members = {str(number): fingerprint(["a"]) + end.encode() for number, end in enumerate(ends)}
+        assert mine._weights(members | {"x": b", weight 3"}) == {"0": 1, "1": 2, "2": 999}
+
+
 async def test_a_task_that_waits_for_partitions_ends_when_the_block_is_left() -> None:
     async with scene() as stage:
         async with Partitioner(stage.zk, stage.path, ["a"], settle=0.0) as mine:
@@ -416,6 +502,12 @@ async def test_misuse_is_refused() -> None:
         for wrong in (True, "1", None):
             with pytest.raises(TypeError, match="settle"):
                 Partitioner(stage.zk, "/p", [1], settle=wrong)
+        for wrong in ({"weight": 0}, {"weight": 1000}, {"within": -1}):
+            with pytest.raises(ValueError, match=next(iter(wrong))):
+                Partitioner(stage.zk, "/p", [1], **wrong)
+        for wrong in ({"weight": 1.0}, {"divide": "ab"}, {"divide": until}):
+            with pytest.raises(TypeError, match=next(iter(wrong))):
+                Partitioner(stage.zk, "/p", [1], **wrong)
         mine = Partitioner(stage.zk, "/p", ["a/b", "\u00e4 c"], name="me", settle=0.0)
         for _ in range(2):
             async with mine:

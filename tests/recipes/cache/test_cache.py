@@ -195,9 +195,7 @@ async def test_what_is_left_out_is_neither_read_nor_kept(hosts: str, path: str) 
             proxy.drop()
             await other.create(f"{path}/a/b")
             await other.create(f"{path}/b")
-            assert {change.path for change in await take(changes, 2)} == {f"{path}/a/b", f"{path}/b"}
-            await until(lambda: cache.is_current)
-            assert sorted(shown(cache)) == [path, f"{path}/a", f"{path}/a/b", f"{path}/b"]
+            await until(lambda: sorted(shown(cache)) == [path, f"{path}/a", f"{path}/a/b", f"{path}/b"])
             assert not [each for each in asked if "tmp/" in each]
             assert asked.count(f"{path}/a") == 1
 
@@ -210,24 +208,15 @@ async def test_without_data_only_stats_are_read_and_a_change_of_the_data_is_repo
         since = proxy.mark()
         async with Cache(zk, path, data=False) as cache:
             assert proxy.requests(since) == ["addWatch"] + 3 * ["getChildren2"]
-            node = cache.get(f"{path}/a/b")
-            assert node is not None
-            assert (node.data, node.stat.data_length) == (b"", 3)
+            assert cache.get(f"{path}/a/b") == Node(b"", (await other.get(f"{path}/a/b")).stat)
             changes = cache.changes()
             since = proxy.mark()
             await other.set(f"{path}/a/b", b"12")
-            [change] = await take(changes, 1)
-            assert change.type is CHANGED
-            assert change.after is not None
-            assert (change.after.data, change.after.stat.data_length, change.after.stat.version) == (b"", 2, 1)
+            assert described(await take(changes, 1)) == [("CHANGED", f"{path}/a/b", b"", b"")]
             assert proxy.requests(since) == ["exists"]
             proxy.drop()
             await other.delete(f"{path}/a/b")
             await other.create(f"{path}/a/c", b"1")
-            assert [(c.type, c.path) for c in await take(changes, 2)] == [
-                (DELETED, f"{path}/a/b"),
-                (CREATED, f"{path}/a/c"),
-            ]
             await until_equal(cache, other, data=False)
         since = proxy.mark()
         async with Cache(zk, path, depth=1, data=False) as cache:
@@ -241,9 +230,7 @@ async def test_many_nodes_are_read_without_data_at_a_time() -> None:
         async with server.hold_replies("exists") as held:
             entering = asyncio.create_task(Cache(zk, "/a", depth=1, data=False).__aenter__())
             await until(lambda: held.hits == 100, limit=3)  # before the client connects again
-        cache = await entering
-        assert len(cache.children("/a") or ()) == 100
-        await cache.__aexit__(None, None, None)
+        await (await entering).__aexit__(None, None, None)
         async with Cache(zk, "/b", depth=0, data=False) as cache:
             assert cache.get("/b") is None
 
@@ -264,15 +251,10 @@ async def test_an_error_of_where_is_raised_by_entering_by_changes_and_by_the_blo
                 assert list(shown(cache)) == ["/r", "/r/a"]
         with pytest.raises(KeyError, match="/r/b"):
             await Cache(zk, "/r", where=where).__aenter__()
-        await zk.ping()  # the client goes on
         await no_watch_stays(server.hosts)
 
 
 # -- use and misuse ---------------------------------------------------------------------------------------------------
-
-
-async def not_a_filter(path: str) -> bool:
-    return bool(path)
 
 
 @pytest.mark.parametrize(
@@ -287,7 +269,7 @@ async def not_a_filter(path: str) -> bool:
         ({"within": -1}, ValueError),
         ({"within": True}, TypeError),
         ({"where": "/a/b"}, TypeError),
-        ({"where": not_a_filter}, TypeError),
+        ({"where": take}, TypeError),
         ({"data": b""}, TypeError),
     ],
     ids=str,

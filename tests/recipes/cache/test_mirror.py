@@ -82,7 +82,7 @@ class World:
         self.wire: deque[WatchEvent | str | tuple[Question, Answer]] = deque()
         self.is_up = True
         self.session = self.resynced = 1
-        self.mirror = Mirror(ROOT, depth, self.where if left_out else None)
+        self.mirror = Mirror(ROOT, depth, (lambda path: path.rpartition("/")[2] != left_out) if left_out else None)
         self.shown: dict[str, Node] = {}  # according to the changes
         self.newest: dict[str, int] = {}
         self.former: dict[str, Node] = {}  # known in the former session
@@ -141,11 +141,6 @@ class World:
         self.wire.append((question, Answer(there or missing, names if question.lists else ())))
 
     # -- the client ---------------------------------------------------------------------------------------------------
-
-    def where(self, path: str) -> bool:
-        assert path != ROOT
-        assert self.is_wanted(above(path))
-        return path.rpartition("/")[2] != self.left_out
 
     def is_wanted(self, path: str) -> bool:
         return not self.left_out or self.left_out not in path.removeprefix(ROOT).split("/")

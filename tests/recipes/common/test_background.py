@@ -1,6 +1,7 @@
 """The background task of a body: both end together, whichever fails or is cancelled."""
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -57,6 +58,18 @@ async def test_an_error_of_the_work_takes_the_place_of_the_cancellation() -> Non
     with pytest.raises(asyncio.CancelledError):
         await asyncio.Event().wait()
     with pytest.raises(ValueError, match="at once"):
+        await background.leave(asyncio.CancelledError)
+    assert this_task().cancelling() == 0
+
+
+async def test_work_that_has_failed_goes_on_until_the_body_has_ended() -> None:
+    """A second failure meanwhile does not cancel the body again, nor take the place of the first."""
+    background = BackgroundTask(fail())
+    background.fail(KeyError("first"))
+    for _ in range(2):
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.001)
+    with pytest.raises(KeyError, match="first"):
         await background.leave(asyncio.CancelledError)
     assert this_task().cancelling() == 0
 

@@ -68,7 +68,7 @@ async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_tha
         await stage.other.create(NODE, ephemeral=True, make_parents=True)
         hint = await hint_of(stage.zk)
         assert f"it belongs to another session, {stage.other.session_id % 2**64:#x}" in hint
-        assert "give within= to Group.join or PersistentEphemeral" in hint
+        assert "give within= to Group.join, PersistentEphemeral or Partitioner" in hint
         assert isinstance(await outcome(of(stage.zk).acquire()), NodeExistsError)
         with pytest.raises(TimeoutError, match=f"{NODE} was not free within 0.01 s"):
             await of(stage.zk).acquire(within=0.01)

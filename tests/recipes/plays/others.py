@@ -195,7 +195,7 @@ async def show_the_tree(stage: Scene) -> None:
 
 
 async def take_all_partitions(stage: Scene) -> None:
-    async with Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
+    async with Partitioner(stage.zk, stage.path, ["only"], settle=0.0, weight=2, within=None) as mine:
         async for partitions in mine:
             if partitions:
                 break

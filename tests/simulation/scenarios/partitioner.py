@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from recipes import Lease, Partitioner
 from tests.simulation.checks import Guard
@@ -17,6 +17,9 @@ _PARTITIONS = range(4)
 _SETTLE = 0.1  # seconds
 _LOOK_EVERY = 0.5  # seconds
 _ROUNDING = 0.001
+_WEIGHTS = 3
+# What wrong functions for `divide` take: everything, or nothing.
+_TAKEN: Final = {_WEIGHTS: list(_PARTITIONS), _WEIGHTS + 1: []}
 
 
 @dataclass(eq=False)
@@ -29,6 +32,8 @@ class _Tool:
 class PartitionerScenario(Scenario):
     """Steps: "serve" for so long, and "pause"; at the end all players serve until all partitions are served.
 
+    Members have different weights, and some a function that takes everything or nothing.
+
     Checked is: no two certain leases of one partition, and no body that runs on when the next one begins; all
     partitions are served in the end.
     """
@@ -40,6 +45,7 @@ class PartitionerScenario(Scenario):
     lists = (1,)
     count = (1, 5)
     durations = (0.0, 0.1, 0.5, 2.0, 8.0)
+    others = {"serve": range(_WEIGHTS + len(_TAKEN))}
     roles = {"hold": "serve"}
 
     def __init__(self, stage: Stage) -> None:
@@ -55,14 +61,18 @@ class PartitionerScenario(Scenario):
     async def do_serve(self, player: Player, step: Step) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(step.amount):
-                await self._serve(player)
+                await self._serve(player, int(step.other))
 
-    async def _serve(self, player: Player) -> None:
+    async def _serve(self, player: Player, other: int) -> None:
+        taken, weight = _TAKEN.get(other), other % _WEIGHTS + 1
+        divide = None if taken is None else lambda *_: taken
         works = cast(_Tool, player.tool).works
         async with contextlib.AsyncExitStack() as stack:
             while True:
                 with refused():
-                    partitioner = Partitioner(player.zk, _PATH, _PARTITIONS, settle=_SETTLE)
+                    partitioner = Partitioner(
+                        player.zk, _PATH, _PARTITIONS, settle=_SETTLE, weight=weight, divide=divide, within=None
+                    )
                     mine = await stack.enter_async_context(partitioner)
                     break
             try:
@@ -85,7 +95,7 @@ class PartitionerScenario(Scenario):
     async def finish(self, player: Player) -> None:
         """Serve until all partitions are served at one moment."""
         await self.settled(player)
-        serving = asyncio.create_task(self._serve(player))
+        serving = asyncio.create_task(self._serve(player, int(player.actor.name[1:]) % _WEIGHTS))
         while not self._is_served:
             if serving.done():
                 await serving
