@@ -44,7 +44,7 @@ SUSPENSION = "zkwire.session.keepalive"
 COMMAND_CLOCKS = ("recipes.command.kernel", "recipes.command.show")
 
 # Put times that a server has noted into words, and read no clock.
-PRINT_TIMES = ("zkwire.command.output", "recipes.line.contenders")
+PRINT_TIMES = ("zkwire.command.output", "recipes.line.contenders", "recipes.queue.attempts")
 
 # A core that is given the time and the bytes needs none of these.
 OTHER_CLOCKS_AND_CHANCE = {"time", "datetime", "secrets", "uuid"}

@@ -8,6 +8,7 @@
     path/consumers/, path/producers/     the waiting lines for an item, and for room
     path/room                            of bounded queues: its version counts the puts, its data is `maxsize`
     path/attempts/, path/failed/         of queues with `max_attempts`, see recipes.queue.attempts
+    path/delayed/                        items whose time has not come, see recipes.queue.delayed
 
 `entries` and `taken` have the same form as in kazoo's LockingQueue, which can share the path.  Both are persistent, as
 kazoo creates them, so that a number is not given to a second item.  The server counts the numbers in the parent node.
@@ -34,6 +35,8 @@ T = TypeVar("T")
 
 # The server's last number, which it gives again and again.
 LAST_NUMBER: Final = 2**31 - 1
+# The data of `entries` from the first delayed put on; empty before, as kazoo creates the node.
+DELAYS: Final = b"delayed"
 
 
 class Nodes:
@@ -57,6 +60,7 @@ class Nodes:
         self.room: str = join_path(path, "room")
         self.attempts: str = join_path(path, "attempts")
         self.failed: str = join_path(path, "failed")
+        self.delayed: str = join_path(path, "delayed")
         self.put_prefix: str = join_path(path, "put-")
         self.take_prefix: str = join_path(path, "take-")
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -73,22 +77,20 @@ class Nodes:
         """Return the path of the node that counts the claims of the item `name`."""
         return f"{self.attempts}/{name}"
 
-    async def make(self) -> None:
-        """Create the nodes that are missing.
+    async def make(self, *more: str) -> None:
+        """Create the nodes that are missing, and `more`.
 
         Cancellation:
             The nodes that were created stay, because other clients may have begun to use them.
         """
         # A node that another client has deleted meanwhile: the callers try again what failed for want of these nodes.
         with contextlib.suppress(zkwire.NoNodeError):
-            await until_answered(self.zk, self._make, repeats=True)
+            await until_answered(self.zk, lambda: self._make(*more), repeats=True)
 
-    async def _make(self) -> None:
-        await self.zk.ensure_path(self.entries, acl=self.acl)
-        await self.zk.ensure_path(self.taken, acl=self.acl)
-        if self.max_attempts:
-            await self.zk.ensure_path(self.attempts, acl=self.acl)
-            await self.zk.ensure_path(self.failed, acl=self.acl)
+    async def _make(self, *more: str) -> None:
+        counting = (self.attempts, self.failed) if self.max_attempts else ()
+        for path in (self.entries, self.taken, *counting, *more):
+            await self.zk.ensure_path(path, acl=self.acl)
 
     def discard(self, path: str, session_id: int) -> asyncio.Future[None] | None:
         """Delete the ephemeral node `path` of the session for certain; return None if the session has ended.

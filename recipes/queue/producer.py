@@ -18,7 +18,7 @@ from recipes.common.waiting import Bound, bounded
 from recipes.line.contenders import look
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
-from recipes.queue.nodes import LAST_NUMBER, Nodes, child_names
+from recipes.queue.nodes import DELAYS, LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import prefix
 from zkwire import GetChildren, GetData, Node, Transaction, WatchSet
 
@@ -230,9 +230,9 @@ class Producer:
                 transaction.delete(path)
             if is_renewing:
                 # `taken` must be empty too: a new item could get the name of one that another program is taking.
-                for parent in (self._nodes.taken, self._nodes.entries):
+                for parent, its_data in ((self._nodes.taken, b""), (self._nodes.entries, DELAYS)):
                     transaction.delete(parent)
-                    transaction.create(parent, acl=self._nodes.acl)
+                    transaction.create(parent, its_data, acl=self._nodes.acl)
             # Each child that is created uses up a number, also if it is deleted again.
             for _ in range(left_out):
                 transaction.create(self._nodes.entry("left-out"), acl=self._nodes.acl)

@@ -20,6 +20,7 @@ from recipes.line.locking import Hold
 from recipes.queue.attempts import FailedItem, failed
 from recipes.queue.claims import Claim, Item, claims
 from recipes.queue.consumer import Consumer
+from recipes.queue.delayed import LONGEST_DELAY
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import DEFAULT_PRIORITY, check_priority, priority_of
 from recipes.queue.producer import Producer
@@ -89,11 +90,16 @@ class Queue:
 
     # -- putting ----------------------------------------------------------------------------------------------------
 
-    async def put(self, data: bytes, priority: int = DEFAULT_PRIORITY, *, within: float | None = None) -> None:
+    async def put(
+        self, data: bytes, priority: int = DEFAULT_PRIORITY, *, delay: float = 0.0, within: float | None = None
+    ) -> None:
         """Put `data` into the queue, exactly once.
 
         Args:
             priority: From 0, the most urgent, to 999.
+            delay: For how many seconds no consumer is to get the item, by the clock of the ensemble's leader, whatever
+                the clocks of clients say.  When another leader follows whose clock is wrong by some seconds, the item
+                comes so much earlier or later.  A queue with a `maxsize` takes no delay.
             within: How many seconds to wait for room in a bounded queue; None waits without limit, 0 uses the room that
                 is there and does not wait.  A put that was sent is not cut off, as a take of `get` is not.
 
@@ -114,10 +120,15 @@ class Queue:
             out are then sent again after those that had not been sent yet.  `put_many` always keeps the order of its
             items.
         """
-        await self.put_many([data], priority, within=within)
+        await self.put_many([data], priority, delay=delay, within=within)
 
     async def put_many(
-        self, items: Iterable[bytes], priority: int = DEFAULT_PRIORITY, *, within: float | None = None
+        self,
+        items: Iterable[bytes],
+        priority: int = DEFAULT_PRIORITY,
+        *,
+        delay: float = 0.0,
+        within: float | None = None,
     ) -> None:
         """Put all `items` in their order, all together or none, in one transaction.
 
@@ -125,6 +136,7 @@ class Queue:
             items: A list, a generator or whatever else has an order.  A server takes at most some ten thousand items,
                 or a megabyte, at once.
             priority: As for `put`.
+            delay: As for `put`.
             within: As for `put`.
 
         Raises:
@@ -135,6 +147,9 @@ class Queue:
         """
         checked_within(within)
         check_priority(priority)
+        check_number("delay is a number of seconds from 0 to 1e9", delay, 0, LONGEST_DELAY, int | float)
+        if delay and self.maxsize is not None:
+            raise ValueError("a queue with a maxsize takes no delay: when the time has come there may be no room")
         if isinstance(items, _NO_SERIES) or not isinstance(items, Iterable):
             raise TypeError(f"put_many takes a list or another sequence of bytes, not {type(items).__name__}")
         wanted = []
@@ -146,14 +161,12 @@ class Queue:
             raise ValueError(f"{len(wanted)} items at once never find room in a queue of {self.maxsize}")
         if not wanted:
             return
-        await self._put(wanted, within)
-
-    async def _put(
-        self, items: Sequence[tuple[int, bytes]], within: float | None, instead_of: Sequence[str] = ()
-    ) -> None:
         await warn_if_wider(self._zk, self._nodes.entries, self._nodes.asked_acl)
         try:
-            await self._producer.put(items, within, instead_of)
+            if delay:
+                await self._consumer.view.delayed.put(wanted, delay)
+            else:
+                await self._producer.put(wanted, within)
         finally:
             self._consumer.view.listing.expire()  # the new items may be more urgent than the listed ones
 
@@ -281,7 +294,7 @@ class Queue:
             raise TypeError(f"retry takes an item that failed() has returned, not {type(item).__name__}")
         if item.path.rpartition("/")[0] != self._nodes.failed:
             raise ValueError(f"{item.path} is not a failed item of the queue {self.path}")
-        await self._put([(priority_of(item.name), item.data)], within, [item.path])
+        await self._producer.put([(priority_of(item.name), item.data)], within, [item.path])
 
     def __aiter__(self) -> Self:
         return self

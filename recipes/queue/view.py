@@ -11,6 +11,7 @@ from typing import Final
 from recipes.common.numbers import next_number
 from recipes.common.retrying import read
 from recipes.common.single_flight import SingleFlight
+from recipes.queue.delayed import Delayed
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import Listing, in_order
 from recipes.queue.quarantine import Quarantine
@@ -35,7 +36,8 @@ class View:
     """The items that the tasks of one queue object know, and which of them are being taken by these tasks.
 
     Attributes: `listing` of the known items; `has_nodes`, whether the last read found the queue's nodes; `being_taken`,
-    by takes of this consumer that are under way; `quarantine`, the items that it skips.
+    by takes of this consumer that are under way; `quarantine`, the items that it skips; `delayed`, those whose time has
+    not come.
     """
 
     def __init__(self, nodes: Nodes) -> None:
@@ -44,6 +46,7 @@ class View:
         self.listing: Listing = Listing()
         self.has_nodes: bool
         self.quarantine: Quarantine = Quarantine(nodes)
+        self.delayed: Delayed = Delayed(nodes)
         self.being_taken: set[str] = set()
         self._listed: tuple[Sequence[str], Sequence[str]] = (), ()  # all items, and all nodes in `taken`, at last
         self._lists: SingleFlight[None] = SingleFlight()
@@ -96,7 +99,10 @@ class View:
             GetChildrenAndStat(self._nodes.entries, into=watches),
             GetChildren(self._nodes.taken, into=taken_watches),
         ]
-        entries, taken, *items = await read(self._zk, *lists, *(GetData(self._nodes.entry(name)) for name in ahead))
+        reads = [*lists, *(GetData(self._nodes.entry(name)) for name in ahead)]
+        entries, taken, *items = await read(self._zk, *reads)
+        if await self.delayed.move_due(entries):
+            entries, taken, *items = await read(self._zk, *reads)
         names, taken_names = child_names(entries), child_names(taken)
         self.has_nodes = names is not None
         self._listed = names or (), taken_names or ()
@@ -141,13 +147,16 @@ class View:
 
     async def free_items(self) -> list[str]:
         """Return the items that can be taken, in their order."""
-        entries, taken = await read(self._zk, GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken))
+        lists = GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)
+        entries, taken = await read(self._zk, *lists)
+        if await self.delayed.move_due(entries):
+            entries, taken = await read(self._zk, *lists)
         names = child_names(entries) or []
         without = self.quarantine.among(names).union(child_names(taken) or ())
         return in_order((name for name in names if name not in without), next_item(entries))
 
     async def wait_for_change(self, watches: WatchSet) -> None:
-        """Wait until another item may be there, or one that is skipped is to be tried again.
+        """Wait until another item may be there, or one that is skipped or delayed is to be tried again.
 
         It follows a read that found no item to take.
 
@@ -156,14 +165,18 @@ class View:
         """
         if all(self._listed):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout_at(self._soonest(asyncio.get_running_loop().time() + _PATIENCE)):
                     await watches.next()
                 return
             if await self.quarantine.free_hidden(*self._listed):
                 return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout_at(self.quarantine.next_try):
+            async with asyncio.timeout_at(self._soonest(self.quarantine.next_try)):
                 await watches.next()
+
+    def _soonest(self, look: float | None) -> float | None:
+        """Return the time of the next look: that one, or the one for a delayed item if it is earlier."""
+        return min((time for time in (look, self.delayed.next_look) if time is not None), default=None)
 
 
 def next_item(entries: object) -> int:

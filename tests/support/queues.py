@@ -15,7 +15,7 @@ from zkwire.testing import Server
 PATH = "/queue"
 
 # The nodes of a queue that may exist at the end of a play; `contents` looks into them.
-STAYS = ("entries*", "taken*", "consumers*", "producers*", "room*", "attempts*", "failed*")
+STAYS = ("entries*", "taken*", "consumers*", "producers*", "room*", "attempts*", "failed*", "delayed*")
 
 
 @asynccontextmanager

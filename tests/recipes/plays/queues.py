@@ -232,6 +232,40 @@ async def retry(stage: Scene) -> None:
     await stage.kept["queue"].retry(stage.kept["failed"])
 
 
+# -- delay ------------------------------------------------------------------------------------------------------------
+
+
+async def put_delayed(stage: Scene) -> None:
+    await Queue(stage.zk, stage.path).put(b"0", delay=0.01)
+
+
+async def one_or_none_comes(stage: Scene) -> None:
+    await asyncio.sleep(0.015)
+    await Queue(stage.other, stage.path).size()
+    await one_or_none_is_there(stage)
+
+
+async def put_delayed_and_get(stage: Scene) -> None:
+    await put_delayed(stage)
+    assert await Queue(stage.zk, stage.path).get() == b"0"
+    assert await contents(stage) == []
+
+
+async def one_is_due(stage: Scene) -> None:
+    stage.kept["found"] = []
+    await Queue(stage.other, stage.path).put(b"0", delay=0.001)
+
+
+async def get_what_is_due(stage: Scene) -> None:
+    stage.kept["found"].append(await Queue(stage.zk, stage.path).get())
+
+
+async def it_came_once(stage: Scene) -> None:
+    await settled(stage.other, stage.path)
+    await Queue(stage.other, stage.path).size()
+    assert [*stage.kept["found"], *await contents(stage)] == [b"0"]
+
+
 _UNKNOWN: Final = (
     zkwire.ConnectionLostError,
     zkwire.SessionExpiredError,
@@ -279,5 +313,8 @@ ENTRIES: Final = [
         stays=STAYS,
         lost=(LockLostError, zkwire.SessionExpiredError),
     ),
+    Entry("queue, put delayed and get", put_delayed_and_get, {CUT, REFUSE}, stays=STAYS, steps=8),
+    Entry("queue, put delayed", put_delayed, {CANCEL, EXPIRE}, None, one_or_none_comes, STAYS, lost=_UNKNOWN),
+    Entry("queue, get delayed", get_what_is_due, {CANCEL, CUT}, one_is_due, it_came_once, STAYS, steps=5),
     Entry("queue, retry", retry, EVERY, it_has_failed, it_is_in_one_place, STAYS, lost=_UNKNOWN),
 ]

@@ -19,12 +19,15 @@ from tests.simulation.stage import Player, Stage
 
 _PATH: Final = "/queues/a"
 _NODES: Final = [
-    f"{_PATH}/{name}" for name in ("entries", "taken", "consumers", "producers", "room", "attempts", "failed")
+    f"{_PATH}/{name}"
+    for name in ("entries", "taken", "consumers", "producers", "room", "attempts", "failed", "delayed")
 ]
 _MOST: Final = 4
 _WITHIN: Final = 2.0  # seconds
 _TAKES: Final = ("get", "iterate", "claim", "fail", "own")
-_PUTS: Final = ("put", "put-many")
+_PUTS: Final = ("put", "put-many", "delay")
+# Seconds: the clocks of clients run at rates of their own.
+_TOLERANCE: Final = 0.02
 
 
 @dataclass(eq=False)
@@ -32,9 +35,10 @@ class _Known:
     """What became of one item: `was_put` is what the producer knows; `guard` watches its claims."""
 
     guard: Guard
-    series: tuple[object, int]  # the task that has put it, and its priority
+    series: tuple[object, object]  # the task that has put it, and its priority and delay
     number: int
     was_put: str = "unknown"
+    due: float = 0.0  # not before this time
     gets: int = 0
     bodies: int = 0  # of claims, that have ended normally
     handled: int = 0  # of these, those that know that the item is deleted
@@ -51,21 +55,21 @@ class _HandlingError(Exception):
 
 
 class QueueScenario(Scenario):
-    """Steps: "put", "put-many", "get", "claim", "fail" (a claim whose body fails), "own" (put and claim), "pause",
-    "peek" (and the size, all claims, what has failed), "iterate" (for so long); in some schedules the queue is bounded
-    ("bound"), or an item is claimed once or twice at most ("attempts").  The other number is the priority of what is
-    put, and how long to wait for what is taken.
+    """Steps: "put", "put-many", "delay" (put an item that is not to be taken for so long), "get", "claim", "fail" (a
+    claim whose body fails), "own" (put and claim), "pause", "peek" (and the size, all claims, what has failed),
+    "iterate" (for so long); in some schedules the queue is bounded ("bound"), or an item is claimed once or twice at
+    most ("attempts").  The other number is the priority of what is put, and how long to wait for what is taken.
 
     At the end the players put back what has failed, and take what is left.  Checked is: an item whose put has returned
-    is taken, once; an item whose put has failed for certain is not; of one item no two claims are certain; none is
-    claimed too often, or after it moved to `failed`; what one task takes, if no other one takes anything, has the order
-    in which each task has put it.
+    is taken, once, and not before its time; an item whose put has failed for certain is not; of one item no two claims
+    are certain; none is claimed too often, or after it moved to `failed`; what one task takes, if no other one takes
+    anything, has the order in which each task has put it.
     """
 
     name = "queue"
     players = (1, 4)
     kinds = dict.fromkeys(("cancel put", "fail", "cancel get", "iterate", "peek"), 1.0) | {"pause": 3, "claim": 3}
-    kinds |= {"put": 4, "put-many": 2, "get": 4}
+    kinds |= {"put": 4, "put-many": 2, "get": 4, "delay": 0.5}
     count = (2, 9)
     durations = (0.0, 0.01, 0.3, 2.0)
     others = dict.fromkeys(("get", "claim", "fail"), (0.0, 0.1, 5.0)) | dict.fromkeys(_PUTS, (0.0, 100.0, 100.0))
@@ -113,21 +117,26 @@ class QueueScenario(Scenario):
     async def do_put_many(self, player: Player, step: Step) -> None:
         await self._put(player, 3, int(step.other))
 
+    async def do_delay(self, player: Player, step: Step) -> None:
+        await self._put(player, 1, int(step.other), 0.0 if self._maxsize else step.amount)
+
     async def do_own(self, player: Player, step: Step) -> None:
         await self._put(player, 1, 0)
         await self._claim(player, replace(step, other=10.0))
 
-    async def _put(self, player: Player, count: int, priority: int) -> None:
+    async def _put(self, player: Player, count: int, priority: int, delay: float = 0.0) -> None:
         items = {}
         for _ in range(count):
             number = next(self.numbers)
             guard = Guard(self.stage, f"{_PATH}/taken", blocks=None)
-            items[f"item {number}".encode()] = _Known(guard, (asyncio.current_task(), priority), number)
+            # Delayed ones that come at the same time as others keep no order with them.
+            series, due = (asyncio.current_task(), (priority, delay)), self.stage.world.now + delay - _TOLERANCE
+            items[f"item {number}".encode()] = _Known(guard, series, number, due=due)
         self._items |= items
         queue = cast(_Tool, player.tool).queue
         try:
             if count == 1:
-                await queue.put(next(iter(items)), priority, within=self._within)
+                await queue.put(next(iter(items)), priority, delay=delay, within=self._within)
             else:
                 await queue.put_many(list(items), priority, within=self._within)
         except TimeoutError:
@@ -238,6 +247,8 @@ class QueueScenario(Scenario):
         known = self._items[data]
         if known.gets + known.handled > 1:
             self.stage.fail(f"{data!r} was got {known.gets} times, and {known.handled} claims of it have succeeded")
+        if self.stage.world.now < known.due:
+            self.stage.fail(f"{data!r} was taken {known.due - self.stage.world.now:.3f} s before its time")
         if known.was_put == "no":
             self.stage.fail(f"{data!r} was taken, and its producer knows that it was not put")
 
