@@ -41,9 +41,12 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def secure(tls: Certificates) -> Iterator[EnsembleServer]:
-    """A running server with a port for TLS and one without, the only one of its ensemble; it knows few words."""
+    """A running server with a port for TLS and one without, the only one of its ensemble; it knows few words.
+
+    Nobody but the super user may reconfigure it.
+    """
     properties = {"4lw.commands.whitelist": "conf,isro,mntr,ruok,srvr", "ssl.enabledProtocols": "TLSv1.2,TLSv1.3"}
-    ensemble = RealEnsemble(size=1, fsync=False, tls=tls, properties=properties)
+    ensemble = RealEnsemble(size=1, fsync=False, tls=tls, reconfig=True, properties=properties)
     asyncio.run(ensemble.start())
     yield ensemble.servers[0]
     asyncio.run(ensemble.close())
@@ -51,7 +54,7 @@ def secure(tls: Certificates) -> Iterator[EnsembleServer]:
 
 @pytest.fixture(scope="session")
 def _reconfigured() -> Iterator[RealEnsemble]:
-    ensemble = RealEnsemble(reconfig=True, fsync=False, properties={"skipACL": "yes"})
+    ensemble = RealEnsemble(reconfig=True, read_only=True, fsync=False, properties={"skipACL": "yes"})
     asyncio.run(ensemble.start())
     yield ensemble
     asyncio.run(ensemble.close())
@@ -59,6 +62,9 @@ def _reconfigured() -> Iterator[RealEnsemble]:
 
 @pytest.fixture
 def reconfigurable(_reconfigured: RealEnsemble) -> Iterator[RealEnsemble]:
-    """An ensemble of three that anybody may reconfigure; a test leaves all three running, and members."""
+    """An ensemble of three that anybody may reconfigure, and whose servers serve reads without a quorum.
+
+    A test leaves all three running, and members.
+    """
     yield _reconfigured
     asyncio.run(_reconfigured.settled())

@@ -109,17 +109,20 @@ async def come_back_while_many_end(path: str, creation: int) -> tuple[list[str],
         return [] if is_late else gone, await asyncio.gather(*holding, return_exceptions=True)
 
 
-async def test_a_new_leader_counts_with_the_timeout_that_the_session_was_made_with(path: str) -> None:
-    """Pitfall 85: a server that is restarted with another limit grants more, and a new leader does not know it."""
-    limits = {"maxSessionTimeout": f"{LEAST * 1000:.0f}"}
-    async with RealEnsemble(3, properties=limits, fsync=False) as ensemble, contextlib.AsyncExitStack() as stack:
+async def test_a_new_leader_counts_with_the_timeout_that_the_session_was_made_with(
+    ensemble: RealEnsemble, path: str
+) -> None:
+    """Pitfall 85: another server has a greater limit and grants more, and a new leader does not know it."""
+    async with contextlib.AsyncExitStack() as stack:
         first, second = await ensemble.followers()
+        usual = (first.folder / "zoo.cfg").read_text(encoding="utf-8")
+        stack.push_async_callback(restart_with, first, usual)
+        await restart_with(first, f"{usual}\nmaxSessionTimeout={LEAST * 1000:.0f}\n")
         links = Links()
         hosts = [await behind_relay(stack, links, server) for server in (first, second)]
         zk = await stack.enter_async_context(zkwire.connect(hosts[0], MORE))
         assert zk.session_timeout == LEAST
         kept = await Lock(zk, f"{path}-kept").acquire()
-        await restart_with(second, {"maxSessionTimeout": f"{MORE * 1000:.0f}"})
         zk.set_hosts(hosts[1])
         await eventually(lambda: is_granted(zk, MORE))
         kept.check()
@@ -173,13 +176,10 @@ async def behind_relay(stack: contextlib.AsyncExitStack, links: Links, server: E
     return f"127.0.0.1:{relay.port}"
 
 
-async def restart_with(server: RealServer, properties: dict[str, str]) -> None:
-    """Restart a server with other settings."""
+async def restart_with(server: RealServer, configuration: str) -> None:
+    """Restart a server with another configuration."""
     await server.stop()
-    file = server.folder / "zoo.cfg"
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.split("=")[0] not in properties]
-    lines += [f"{name}={value}" for name, value in properties.items()]
-    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (server.folder / "zoo.cfg").write_text(configuration, encoding="utf-8")
     await server.start()
 
 

@@ -17,52 +17,53 @@ CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = Sess
 
 
 @pytest.mark.limit(240)
-async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again() -> None:
-    async with RealEnsemble(read_only=True, fsync=False) as ensemble:
-        async with zkwire.connect(ensemble.hosts) as zk:
-            await zk.create("/a", b"before")
-        left, *rest = ensemble.servers
-        async with zkwire.connect(ensemble.hosts, 5.0, read_only=True) as zk:
-            states, old = zk.states(), zk.session_id
+async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again(
+    reconfigurable: RealEnsemble, path: str
+) -> None:
+    async with zkwire.connect(reconfigurable.hosts) as zk:
+        await zk.create(path, b"before")
+    left, *rest = reconfigurable.servers
+    async with zkwire.connect(reconfigurable.hosts, 5.0, read_only=True) as zk:
+        states, old = zk.states(), zk.session_id
+        for server in rest:
+            server.kill()
+        # The read-only server does not know the former session: it expires, and a new one begins.
+        seen = await states_until(states, READ_ONLY)
+        assert seen[0] is CONNECTED
+        assert seen[-1] is READ_ONLY
+        assert (zk.server, zk.session_id != old) == (left.hosts, True)
+        local = zk.session_id
+        node, watch = await zk.get_and_watch(path)
+        assert node.data == b"before"
+        assert await zk.get_children("/") != []
+        for refused in (zk.set(path, b""), zk.create(f"{path}-b", ephemeral=True), zk.delete(path), zk.sync("/")):
+            with pytest.raises(zkwire.NotReadOnlyError):
+                await refused
+        assert zk.state is READ_ONLY
+        assert zk.certain_for(local) == 0, "no lease may live by the word of a server without a quorum"
+        assert (await left.mode(), await left.four_letter_word("isro")) == ("read-only", "ro")
+        trying = asyncio.ensure_future(zkwire.connect(left.hosts))  # without read_only it is not used
+        await zk.get("/")
+        assert not trying.done()
+        trying.cancel()
+        await asyncio.wait({trying})
+        async with asyncio.TaskGroup() as group:
             for server in rest:
-                server.kill()
-            # The read-only server does not know the former session: it expires, and a new one begins.
-            seen = await states_until(states, READ_ONLY)
-            assert seen[0] is CONNECTED
-            assert seen[-1] is READ_ONLY
-            assert (zk.server, zk.session_id != old) == (left.hosts, True)
-            local = zk.session_id
-            node, watch = await zk.get_and_watch("/a")
-            assert node.data == b"before"
-            assert await zk.get_children("/") != []
-            for refused in (zk.set("/a", b""), zk.create("/b", ephemeral=True), zk.delete("/a"), zk.sync("/")):
-                with pytest.raises(zkwire.NotReadOnlyError):
-                    await refused
-            assert zk.state is READ_ONLY
-            assert zk.certain_for(local) == 0, "no lease may live by the word of a server without a quorum"
-            assert (await left.mode(), await left.four_letter_word("isro")) == ("read-only", "ro")
-            trying = asyncio.ensure_future(zkwire.connect(left.hosts))  # without read_only it is not used
-            await zk.get("/")
-            assert not trying.done()
-            trying.cancel()
-            await asyncio.wait({trying})
-            async with asyncio.TaskGroup() as group:
-                for server in rest:
-                    group.create_task(server.start())
-            seen = await states_until(states, CONNECTED)
-            assert EXPIRED not in seen, "nothing was lost: an ephemeral node cannot have belonged to that session"
-            assert zk.session_id not in (old, local)
-            assert zk.certain_for(zk.session_id) > 0
-            async with zkwire.connect(ensemble.hosts) as other:
-                await other.set("/a", b"after")
-            assert (await watch).type is WatchEventType.CHANGED
+                group.create_task(server.start())
+        seen = await states_until(states, CONNECTED)
+        assert EXPIRED not in seen, "nothing was lost: an ephemeral node cannot have belonged to that session"
+        assert zk.session_id not in (old, local)
+        assert zk.certain_for(zk.session_id) > 0
+        async with zkwire.connect(reconfigurable.hosts) as other:
+            await other.set(path, b"after")
+        assert (await watch).type is WatchEventType.CHANGED
 
-            async def left_serves() -> bool:  # the client may be at another server, and this one still about to join
-                return await left.four_letter_word("isro") == "rw"
+        async def left_serves() -> bool:  # the client may be at another server, and this one still about to join
+            return await left.four_letter_word("isro") == "rw"
 
-            await eventually(left_serves)
-            await zk.create("/b", ephemeral=True)
-            assert (await zk.get("/b")).stat.ephemeral_owner == zk.session_id
+        await eventually(left_serves)
+        await zk.create(f"{path}-b", ephemeral=True)
+        assert (await zk.get(f"{path}-b")).stat.ephemeral_owner == zk.session_id
 
 
 # With scripted servers, for what does not need a real ensemble.

@@ -3,7 +3,7 @@
 import pytest
 
 import zkwire
-from zkwire.testing import RealEnsemble
+from zkwire.testing import EnsembleServer, RealEnsemble
 
 
 @pytest.mark.limit(120)
@@ -34,10 +34,7 @@ async def test_reconfig_removes_adds_and_replaces_members(reconfigurable: RealEn
         assert await zk.get_config() == whole
 
 
-async def test_reconfig_without_permission_is_refused() -> None:
-    async with (
-        RealEnsemble(size=1, fsync=False, reconfig=True) as ensemble,
-        zkwire.connect(ensemble.hosts) as zk,
-    ):
+async def test_reconfig_without_permission_is_refused(secure: EnsembleServer) -> None:
+    async with zkwire.connect(secure.hosts) as zk:
         with pytest.raises(zkwire.NoAuthError):
             await zk.reconfig(leaving=3)
