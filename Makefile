@@ -13,7 +13,7 @@ SEEDS ?= 2000
 PY := .venv/bin/python
 # Pinned, so that a release of either does not turn a clean tree dirty. Tools, not dependencies of the project.
 LINTERS := mypy==2.4.1 ruff==0.17.5
-BUILDER := build==1.3.0
+BUILDER := build==1.6.1 setuptools==84.2.1 twine==7.0.0 readme-renderer[md]==46.0
 SITE := sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19
 # `make thirdparty` has a file for each part, which says in comments what it needs: "# pip: ..." and "# apt: ...".
 PARTS := $(wildcard tests/thirdparty/*.py)
@@ -46,7 +46,7 @@ help:
 	@echo 'make thirdparty    try the programs in docs/examples with the packages that they need, and the tests in the loops of uvloop;'
 	@echo '                   needs Debian, and root for what it installs: it says what'
 	@echo 'make docs          build the site from docs/ and the docstrings into build/docs; a warning is an error'
-	@echo 'make dist          build the wheel and the sdist, and try them in an empty environment'
+	@echo 'make dist          build the wheel and the sdist, twice with the same bytes, and try them in empty environments'
 	@echo 'make simulate      play random faults on simulated ensembles in virtual time; SEEDS=10000 ARGS="--scenario lock"'
 	@echo 'make partition     split real ensembles in every way under a lock: never two certain owners; ARGS="--timeouts 4"'
 	@echo 'make chaos         disturb a real ensemble and its clients, and check the history; MINUTES=10, ARGS="--seed a"'
@@ -123,10 +123,9 @@ docs: .venv-docs/.ready
 
 dist: .venv/.ready .venv-dist/.ready
 	rm -rf dist
-	.venv-dist/bin/python -m build --outdir dist . >/dev/null
-	@mkdir -p build/lib/recipes && touch build/lib/recipes/deleted.py
-	.venv-dist/bin/python -m build --wheel --outdir dist . >/dev/null  # in this folder, as pip does
-	$(PY) -m tests.release dist
+	@mkdir -p build/lib/recipes && touch build/lib/recipes/deleted.py  # a wheel that is built here must leave it out
+	$(PY) -m tests.release .venv-dist/bin/python
+	.venv-dist/bin/python -m twine check --strict dist/*
 
 fetched: .venv/.made
 	@$(PY) -m zkwire.testing.fetch --if-missing

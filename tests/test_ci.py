@@ -22,9 +22,11 @@ def test_the_suite_gets_no_variable_of_the_shell_but_those_that_reach_the_index_
     assert found == kept | {"LANG": "C.UTF-8"}
 
 
-def test_the_workflow_names_each_action_and_image_by_the_digest_of_its_content() -> None:
+def test_the_workflows_name_each_action_and_image_by_the_digest_of_its_content() -> None:
     """Who has stolen the rights to move a tag could run anything there."""
-    used = re.findall(r" (uses|image): (.*)", (ROOT / ".github/workflows/check.yml").read_text(encoding="utf-8"))
+    workflows = [path.read_text(encoding="utf-8") for path in sorted((ROOT / ".github/workflows").glob("*.yml"))]
+    used = [each for text in workflows for each in re.findall(r" (uses|image): (.*)", text)]
+    assert len(workflows) == 2
     assert {kind for kind, _ in used} == {"uses", "image"}
     pinned = r"[\w/-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+|\w+:\d+@sha256:[0-9a-f]{64} # \w+-\d{8}"
     assert [each for _, each in used if re.fullmatch(pinned, each) is None] == []

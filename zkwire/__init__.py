@@ -27,7 +27,7 @@ from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.wire.records import ACL, CREATOR_ALL_ACL, OPEN_ACL, READ_ONLY_ACL, Perms, Stat
 from zkwire.wire.watch_table import WatchEventType
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "ACL",
