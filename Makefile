@@ -53,7 +53,8 @@ help:
 	@echo 'make soak          use everything for a long time: does memory, or anything else, grow?  MINUTES=30'
 	@echo 'make differential  compare the server in memory with a real one by random operations; ARGS="--minutes 10"'
 	@echo 'make interop       try other ZooKeeper clients on the server in memory and beside our recipes; ARGS=lines'
-	@echo 'make conformance   run the conformance tests on real servers of several versions; VERSIONS="3.5.10 3.9.4"'
+	@echo 'make conformance   run the conformance tests on real servers of several versions; VERSIONS="3.5.10 3.9.4";'
+	@echo '                   or on one that runs, of any kind, and say what it lacks; ADDRESS=host:port'
 	@echo 'make zookeeper     fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
 	@echo 'make clean         remove everything that these targets made'
 	@echo
@@ -134,7 +135,7 @@ zookeeper: .venv/.made
 	$(PY) -m zkwire.testing.fetch $(ARGS)
 
 conformance: .venv/.ready
-	$(PY) -m tests.conformance.matrix $(VERSIONS) $(ARGS)
+	$(PY) -m tests.conformance.matrix $(or $(ADDRESS),$(VERSIONS)) $(ARGS)
 
 clean:
 	rm -rf .venv .venv-lint .venv-docs .venv-dist .venv-thirdparty .zookeeper .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info

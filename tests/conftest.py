@@ -10,6 +10,7 @@ import functools
 import gc
 import inspect
 import itertools
+import os
 import pkgutil
 import re
 import signal
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support import examples, planted
+from tests.support import examples, given, planted
 from tests.support.java import needs_java
 from zkwire.testing import RealServer, ServerProcess, ZooKeeperMissingError, find_zookeeper
 
@@ -37,6 +38,7 @@ _new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None  # asyncio's ow
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--address", help="host:port of a server in place of the one that is started for `zookeeper`")
     parser.addoption("--loop", help='what makes the event loops of async tests, such as "uvloop:new_event_loop"')
 
 
@@ -54,12 +56,15 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # ahead of the choice by -m
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that need Java; expect a test marked `since` to fail, and how, where the real server is older."""
     for item in items:
         if needs_java(item):
             item.add_marker(pytest.mark.java)
     marked = [item for item in items if isinstance(item, pytest.Function) and item.get_closest_marker("since")]
+    if address := config.getoption("--address"):
+        given.choose(config, items, address)
+        return
     try:
         there = find_zookeeper().version if marked else ""
     except ZooKeeperMissingError:
@@ -151,9 +156,10 @@ def heeds_signals() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def zookeeper() -> Iterator[RealServer]:
+def zookeeper(request: pytest.FixtureRequest) -> Iterator[RealServer | given.Server]:
     """One real ZooKeeper for the whole run: leave it running, and keep to ``path``."""
-    yield from _serve()
+    address = request.config.getoption("--address")
+    yield from _serve() if address is None else [given.Server(address)]
 
 
 @pytest.fixture
@@ -184,7 +190,8 @@ def memory() -> Iterator[ServerProcess]:
 def path(request: pytest.FixtureRequest) -> str:
     """A znode path that no other test uses; the node does not exist yet."""
     name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name).strip("-")
-    return f"/t-{name}-{next(_path_numbers)}"
+    run = f"-{os.getpid()}" if request.config.getoption("--address") else ""  # where other runs have left nodes
+    return f"/t-{name}{run}-{next(_path_numbers)}"
 
 
 @pytest.fixture
