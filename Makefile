@@ -4,6 +4,8 @@ PYTHON ?= python3
 ARGS ?=
 # One release of each supported line of ZooKeeper.
 VERSIONS ?= 3.5.10 3.6.4 3.7.2 3.8.4 3.9.4
+# host:port of a server that runs, for `make conformance` in place of these.
+ADDRESS ?=
 # For how long to play, where a target takes that.
 MINUTES ?= 5
 
