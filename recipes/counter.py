@@ -1,13 +1,13 @@
-"""A counter in a node, to which several clients add; each addition is carried out exactly once.
+"""A counter in a node, which several clients change; each change is carried out exactly once.
 
-This module encodes the number, combines the additions that wait at the same time into one write, and repeats a write
-that came too late.  `recipes.common.receipts` takes care that each write is carried out once.
+This module encodes the number, combines the changes that wait at the same time into one write, and repeats a write that
+came too late.  `recipes.common.receipts` takes care that each write is carried out once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Final, NamedTuple
 
@@ -55,43 +55,53 @@ def decoded(data: bytes, size: int, path: str) -> int:
     return int.from_bytes(data, "big", signed=True)
 
 
-class _Addition(NamedTuple):
-    """One call of `add`: `total` is the new value, and is cancelled with its caller."""
+class _Change(NamedTuple):
+    """One call: `new` returns the value that follows a value, None if there is nothing to change.
 
-    n: int
-    total: asyncio.Future[int]
+    `total` is the value after it, None if it has changed nothing; it is cancelled with its caller.
+    """
+
+    new: Callable[[int], int | None]
+    total: asyncio.Future[int | None]
 
 
 class Counter:
-    """A whole number in a node, to which several clients may add.
+    """A whole number in a node, which several clients may change.
 
     ::
 
         counter = Counter(zk, "/orders/count")
         number = await counter.add(1)             # the new value; no other add of 1 returns the same
+        await counter.set(100)
+        if not await counter.compare_and_set(0, expected=100): ...    # another client was faster
         async for value in counter.watch(): ...   # now and after each change
 
-    Do not delete the node while the counter is in use: the count would begin again from 0.
+    Do not delete the node while the counter is in use: the count would begin again.
 
     Args:
-        path: The node; the first `add` creates it, persistent and with 0 in it, if it is missing.
+        path: The node; the first change creates it, persistent and with `initial` in it, if it is missing.
+        initial: The value as long as the node is missing, the same for all clients.
         size: The size of the number in bytes: 8 to share the node with Curator's DistributedAtomicLong, 4 with its
             SharedCount and DistributedAtomicInteger.
         acl: The ACL of every node that is created.  None: all clients may use the node, and only this one may write its
             write receipts, if it has an identity.
     """
 
-    def __init__(self, zk: Client, path: str, *, size: int = 8, acl: Sequence[ACL] | None = None) -> None:
+    def __init__(
+        self, zk: Client, path: str, initial: int = 0, *, size: int = 8, acl: Sequence[ACL] | None = None
+    ) -> None:
         if not isinstance(size, int) or size not in SIZES:
             raise ValueError(f"size is 8 or 4 bytes, not {size!r}")
         self._zk = zk.unlimited
         self.path: str = validate_path(path)
         self.size = size
+        self._initial = initial
+        self._first_data = self._checked(initial)
         self._acl = OPEN_ACL if acl is None else acl
         self._writer = ExactWriter(zk, self.path, acl=acl)
-        self._waiting: list[_Addition] = []  # for the next write
-        self._writing: asyncio.Task[list[int | OverflowError]] | None = None
-        self._under_way: list[_Addition] = []  # those that the present write carries out together
+        self._waiting: list[_Change] = []  # for the next write
+        self._writing: asyncio.Task[list[int | OverflowError | None]] | None = None
+        self._under_way: list[_Change] = []  # those that the present write carries out together
         # The value and the version of the node when this client last read or wrote it.
         self._known: tuple[int, int] | None = None
 
@@ -115,68 +125,106 @@ class Counter:
             waiting.
 
         Order:
-            Tasks that share this object add in the order of their calls; those that wait while a write is under way
-            share the next one.
+            Tasks that share this object change it in the order of their calls; those that wait while a write is under
+            way share the next one.
 
         Requests:
-            One (multi), except for the first add, when no other client adds meanwhile; two more for each addition of
-            another client that came first.
+            One (multi), except for the first change, when no other client changes it meanwhile; two more for each
+            change of another client that came first.
+        """
+        self._checked(n)
+        total = await self._change(lambda value: value + n)
+        assert total is not None
+        return total
+
+    async def set(self, n: int) -> None:
+        """Set the value to `n`, whatever it is, exactly once.
+
+        Errors, cancellation, order and requests are those of `add`.
+        """
+        self._checked(n)
+        await self._change(lambda _: n)
+
+    async def compare_and_set(self, n: int, *, expected: int) -> bool:
+        """Set the value to `n` if it is `expected`; return whether it was.
+
+        It is carried out exactly once, and the values are compared at the moment of the write.  Errors, cancellation,
+        order and requests are those of `add`; a sync and a getData more before it returns False.
+        """
+        self._checked(n)
+        self._checked(expected)
+        return await self._change(lambda value: n if value == expected else None) is not None
+
+    def _checked(self, n: int) -> bytes:
+        """Return `n` encoded.
+
+        Raises:
+            TypeError: if it is not a whole number.
+            OverflowError: if it does not fit.
         """
         if isinstance(n, bool) or not isinstance(n, int):
-            raise TypeError(f"only a whole number can be added to {self.path}, not {n!r}")
-        encoded(n, self.size, self.path)
-        addition = _Addition(n, asyncio.get_running_loop().create_future())
-        self._waiting.append(addition)
+            raise TypeError(f"the counter {self.path} takes whole numbers, not {n!r}")
+        return encoded(n, self.size, self.path)
+
+    async def _change(self, new: Callable[[int], int | None]) -> int | None:
+        """Carry out a change, and return the value after it, None if it has changed nothing."""
+        change = _Change(new, asyncio.get_running_loop().create_future())
+        self._waiting.append(change)
         if self._writing is None:
             self._write_waiting()
         try:
-            return await addition.total
+            return await change.total
         except asyncio.CancelledError:
             if self._writing is not None and all(each.total.cancelled() for each in self._under_way):
                 self._writing.cancel()
             raise
 
     def _write_waiting(self) -> None:
-        """Carry out the additions that wait, in a task of its own: the end of one caller must not end the others."""
+        """Carry out the changes that wait, in a task of its own: the end of one caller must not end the others."""
         self._under_way, self._waiting = [each for each in self._waiting if not each.total.done()], []
         self._writing = None
         if self._under_way:
             self._writing = asyncio.get_running_loop().create_task(self._write(self._under_way))
             self._writing.add_done_callback(self._has_written)
 
-    def _has_written(self, writing: asyncio.Task[list[int | OverflowError]]) -> None:
-        for index, addition in enumerate(self._under_way):
+    def _has_written(self, writing: asyncio.Task[list[int | OverflowError | None]]) -> None:
+        for index, change in enumerate(self._under_way):
             if writing.cancelled():
-                addition.total.cancel()
-            elif addition.total.done():
+                change.total.cancel()
+            elif change.total.done():
                 continue
             elif (error := writing.exception()) is not None:
                 # Each gets an error of its own: if all raised one object, each would add its traceback to it.
-                addition.total.set_exception(copy(error))
-            elif isinstance(total := writing.result()[index], int):
-                addition.total.set_result(total)
+                change.total.set_exception(copy(error))
+            elif isinstance(total := writing.result()[index], OverflowError):
+                change.total.set_exception(total)
             else:
-                addition.total.set_exception(total)
+                change.total.set_result(total)
         self._write_waiting()
 
-    async def _write(self, additions: Sequence[_Addition]) -> list[int | OverflowError]:
-        """Write the sum of `additions`; return the new value after each, or the error of one that does not fit."""
+    async def _write(self, changes: Sequence[_Change]) -> list[int | OverflowError | None]:
+        """Write what follows from `changes`; return the value after each, None for one that changes nothing, or the
+        error of one that does not fit.
+        """
         loop = asyncio.get_running_loop()
         losses = 0  # to clients that wrote between our read and our write
+        is_synced = False
         while True:
             known, self._known = self._known, None  # if the write fails, the next add reads the node
             is_fresh = known is None
             if known is None:
-                zero = encoded(0, self.size, self.path)
-                node = await read_or_create(self._zk, self.path, zero, self._acl)
+                node = await read_or_create(self._zk, self.path, self._first_data, self._acl)
                 known = self._value_of(node), node.stat.version
             value, version = known
-            totals = self._add_up(additions, value)
+            totals = self._add_up(changes, value)
             values = [total for total in totals if isinstance(total, int)]
             began = loop.time()
             if not values:
-                if is_fresh:
-                    return totals  # otherwise another client may have subtracted something meanwhile
+                # No write shows that the value is the newest, and the server that was asked may lag.
+                if is_synced:
+                    return totals
+                await until_answered(self._zk, lambda: self._zk.sync(self.path), repeats=True)
+                is_synced = True
             elif await self._writer.write(encoded(values[-1], self.size, self.path), version):
                 self._known = values[-1], version + 1
                 return totals
@@ -185,27 +233,28 @@ class Counter:
                 share = int(self._zk.unique_id()[:8], 16) / 2**32
                 await asyncio.sleep(share * min(2**losses, _LONGEST_PAUSE) * min(loop.time() - began, _SLOW))
 
-    def _add_up(self, additions: Sequence[_Addition], value: int) -> list[int | OverflowError]:
-        """Return the new value after each addition, beginning from `value`; the error of one that does not fit."""
-        totals: list[int | OverflowError] = []
-        for addition in additions:
+    def _add_up(self, changes: Sequence[_Change], value: int) -> list[int | OverflowError | None]:
+        """Return what `_write` returns, beginning from `value`."""
+        totals: list[int | OverflowError | None] = []
+        for change in changes:
+            new = change.new(value)
             try:
-                encoded(value + addition.n, self.size, self.path)
+                encoded(value if new is None else new, self.size, self.path)
             except OverflowError as error:
                 totals.append(error)
             else:
-                value += addition.n
-                totals.append(value)
+                totals.append(new)
+                value = value if new is None else new
         return totals
 
     async def get(self) -> int:
-        """Return the value, 0 if the node is missing.
+        """Return the value, `initial` if the node is missing.
 
         Raises:
             ValueError: if the node holds no counter.
 
         Order:
-            Includes everything that this client added before.  Additions of other clients may be missing; to include
+            Includes everything that this client changed before.  Changes of other clients may be missing; to include
             them, call `zk.sync` first.
 
         Requests:
@@ -214,17 +263,17 @@ class Counter:
         try:
             return self._value_of(await until_answered(self._zk, lambda: self._zk.get(self.path)))
         except NoNodeError:
-            return 0
+            return self._initial
 
     def watch(self) -> CounterStream:
-        """Return a stream of the value, now and after each change, 0 while the node is missing.
+        """Return a stream of the value, now and after each change, `initial` while the node is missing.
 
         The iteration raises the errors of DecodedStream, and ValueError if the node does not hold a counter.
         """
         return CounterStream(self._zk, self.path, self._value_of)
 
     def _value_of(self, node: Node | None) -> int:
-        return 0 if node is None else decoded(node.data, self.size, self.path)
+        return self._initial if node is None else decoded(node.data, self.size, self.path)
 
 
 class CounterStream(DecodedStream[int]):

@@ -257,6 +257,83 @@ async def test_a_deleted_counter_begins_again_from_0() -> None:
         assert await counter.add(1) == 1
 
 
+# -- setting ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_counter_is_set_and_compared_exactly_once(zookeeper: RealServer, path: str) -> None:
+    """`set` and `compare_and_set` are carried out exactly once, in one order with `add`."""
+    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+        counter, other = Counter(zk, path, 5), Counter(zk2, path, 5)
+        assert [await counter.get(), await zk.exists(path)] == [5, None]
+        assert await counter.compare_and_set(7, expected=5)
+        assert not await other.compare_and_set(9, expected=5)
+        await other.set(-2)
+        assert not await counter.compare_and_set(9, expected=7)  # the value that it knew is out of date
+        came = await asyncio.gather(*(each.compare_and_set(1, expected=-2) for each in (counter, other) * 3))
+        assert came.count(True) == 1
+        await asyncio.gather(*(counter.set(n) for n in range(20)), *(other.add(1) for _ in range(20)))
+        assert 19 <= await counter.add(0) <= 39
+        assert decoded((await zk.get(path)).data, 8, path) == await counter.get()
+        await until_no_receipt(zk, path)
+
+
+@pytest.mark.parametrize("is_carried_out", [True, False])
+async def test_a_lost_answer_makes_no_second_write_over_another_clients(is_carried_out: bool) -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c")
+        await counter.set(1)
+        drop = stage.server.drop_after if is_carried_out else stage.server.drop_before
+        for use in (counter.set(2), counter.compare_and_set(2, expected=1)):
+            await stage.other.set("/c", encoded(1, 8, "/c"))
+            with drop("multi", session=stage.zk.session_id):
+                using = asyncio.ensure_future(use)
+                await until_state(stage.zk, SessionState.SUSPENDED)
+            assert await using in (None, True)
+            assert await Counter(stage.other, "/c").compare_and_set(0, expected=2)
+            assert await counter.get() == 0
+
+
+async def test_changes_that_wait_share_a_write_in_the_order_of_their_calls() -> None:
+    count = Counting()
+    async with Server() as server, zkwire.connect(server.hosts, observer=count) as zk:
+        counter = Counter(zk, "/c", 10, size=4)
+        setting = asyncio.create_task(counter.set(1))
+        await turns()
+        uses = (counter.add(4), counter.compare_and_set(7, expected=1), counter.compare_and_set(2**31 - 1, expected=5))
+        came = await asyncio.gather(*uses, counter.add(1), counter.set(3), counter.add(1), return_exceptions=True)
+        assert [type(each) if isinstance(each, Exception) else each for each in came] == [
+            *(5, False, True, OverflowError, None, 4)
+        ]
+        await setting
+        assert count.requests.count("multi") == 2
+        count.requests.clear()
+        assert not await counter.compare_and_set(1, expected=3)  # a server that lags could show an old value
+        assert [name for name in count.requests if name != "delete"] == ["sync", "getData"]
+
+
+async def test_a_deleted_counter_begins_again_from_its_initial_value() -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c", -3)
+        assert await counter.add(1) == -2
+        await stage.other.delete_tree("/c")
+        await stage.zk.sync("/c")
+        async with counter.watch() as values:
+            assert await anext(values) == -3
+        assert await counter.add(1) == -2
+
+
+async def test_bad_values_are_refused_before_anything_is_sent() -> None:
+    async with scene() as stage:
+        counter = Counter(stage.zk, "/c", size=4)
+        for error, n in ((TypeError, True), (TypeError, "1"), (OverflowError, 2**31)):
+            with pytest.raises(error, match="/c"):
+                Counter(stage.zk, "/c", n, size=4)  # type: ignore[arg-type]
+            for use in (counter.set(n), counter.compare_and_set(n, expected=0), counter.compare_and_set(0, expected=n)):  # type: ignore[arg-type]
+                with pytest.raises(error, match="/c"):
+                    await use
+        assert await stage.zk.exists("/c") is None
+
+
 # -- watching ---------------------------------------------------------------------------------------------------------
 
 

@@ -99,6 +99,19 @@ async def count_on(stage: Scene) -> None:
     assert await counter.add(1) == before + 1 <= 4
 
 
+async def set_a_counter(stage: Scene) -> None:
+    counter = Counter(stage.zk, stage.path, 5)
+    assert await counter.compare_and_set(7, expected=5)
+    assert not await counter.compare_and_set(9, expected=5)
+    await counter.set(3)
+    assert await counter.get() == 3
+
+
+async def set_it_again(stage: Scene) -> None:
+    counter = Counter(stage.zk, stage.path, 5)
+    assert await counter.compare_and_set(1, expected=await counter.get())
+
+
 async def replace(stage: Scene) -> None:
     shared = SharedValue(stage.zk, stage.path, b"0")
     _, version = await shared.get()
@@ -222,6 +235,7 @@ ENTRIES: Final = [
     Entry("double barrier", meet, EVERY - {EXPIRE}, steps=5, stays=("ready",)),
     Entry("double barrier, given up", meet_or_give_up, {EXPIRE}, afterwards=meet, stays=("ready",), steps=5),
     Entry("counter", count, steps=5, afterwards=count_on, lost=_UNKNOWN),
+    Entry("counter, set", set_a_counter, steps=5, afterwards=set_it_again, lost=_UNKNOWN),
     Entry("shared value", replace, steps=5, afterwards=replace_again, lost=_UNKNOWN),
     Entry("group", follow_a_group, {CUT, CANCEL, REFUSE}, steps=8),
     Entry("group, one member", follow_one_member, {EXPIRE}, steps=5),

@@ -48,7 +48,8 @@ class _Count:
 
 
 class CounterScenario(Scenario):
-    """Steps: "add", "set", "replace" (compare_and_set), "watch" and "watch-value" (for so long), "pause".
+    """Steps: "add", "increase" (an add by compare_and_set), "set", "replace" (compare_and_set), "watch" and
+    "watch-value" (for so long), "pause".
 
     Checked is: no two adds have returned the same number; the counter has in the end what was added, where each add
     whose outcome its caller does not know counts or does not; a later add returns more; the version of the value is the
@@ -57,7 +58,7 @@ class CounterScenario(Scenario):
     """
 
     name = "counter"
-    kinds = {"add": 5, "set": 2, "replace": 3, "cancel add": 1, "pause": 3, "watch": 1, "watch-value": 1}
+    kinds = {"add": 5, "set": 2, "replace": 3, "cancel add": 1, "pause": 3, "watch": 1, "watch-value": 1, "increase": 2}
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
@@ -69,10 +70,22 @@ class CounterScenario(Scenario):
     async def do_add(self, player: Player, step: Step) -> None:
         count, before = self._added, max(self._added.seen, default=0)
         with count.writing():
-            value = await cast(_Tool, player.tool).counter.add(1)
-            if value in count.seen or value <= before:
-                self.stage.fail(f"{player.actor.name}: add has returned {value}, and {before} was returned before")
-            count.seen.add(value)
+            self._has_added(player, await cast(_Tool, player.tool).counter.add(1), before)
+
+    async def do_increase(self, player: Player, step: Step) -> None:
+        counter, count = cast(_Tool, player.tool).counter, self._added
+        with passing():
+            value, before = await counter.get(), max(count.seen, default=0)
+            with count.writing():
+                if await counter.compare_and_set(value + 1, expected=value):
+                    self._has_added(player, value + 1, before)
+                else:
+                    count.certain -= 1  # that is added when it has returned
+
+    def _has_added(self, player: Player, value: int, before: int) -> None:
+        if value in self._added.seen or value <= before:
+            self.stage.fail(f"{player.actor.name}: an add has made {value}, and {before} was made before")
+        self._added.seen.add(value)
 
     async def do_watch(self, player: Player, step: Step) -> None:
         await self._watch(player, cast(_Tool, player.tool).counter.watch(), step.amount, lambda value: value)
