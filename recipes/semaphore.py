@@ -1,21 +1,23 @@
-"""The semaphore: a waiting line whose first `permits` tickets hold at the same time.
+"""The semaphore: a waiting line whose first tickets hold at the same time, as many as the permits allow.
 
+A ticket takes one permit, or several, as its name says: so every list shows what each ticket takes.
 The number of permits is the data of the semaphore's node, as a decimal number.  Every waiting ticket watches that node.
 `recipes.line` makes sure that all tickets apply the same number at the same point of the node's history.  The node is
 a container; once it was resized, a persistent child keeps the server from deleting it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import zkwire
-from recipes.common.checks import check_number
+from recipes.common.checks import check_number, checked_within
 from recipes.common.retrying import read_synced, until_answered
 from recipes.line.contenders import Contender, look
 from recipes.line.lease import Lease
 from recipes.line.line import Line
-from recipes.line.locking import LineLock
+from recipes.line.locking import Hold, LineLock
 from recipes.line.ticket import Ticket
 from recipes.line.waiting import Rules
 from zkwire import ACL, OPEN_ACL, Client, GetData, Node, join_path, validate_path
@@ -29,21 +31,28 @@ _RESIZED: Final = "resized"
 
 
 class PermitsError(ValueError):
-    """The semaphore's node has another number of permits than was given, or no number.
+    """The semaphore's node has another number of permits than was given, or no number, or less than is wanted at once.
 
     Attributes:
         path: The semaphore's node.
         asked: The number that was given; None if the stored one was wanted.
-        stored: The data of the node; None when there is no node.
+        stored: The data of the node; None when there is no node, or it was not read.
+        at_once: How many permits were wanted at once, if they are too many; otherwise None.
     """
 
-    def __init__(self, path: str, asked: int | None, stored: bytes | None) -> None:
-        super().__init__(path, asked, stored)  # and not the text: a copy is made by them
+    def __init__(self, path: str, asked: int | None, stored: bytes | None, at_once: int | None = None) -> None:
+        super().__init__(path, asked, stored, at_once)  # and not the text: a copy is made by them
         self.path = path
         self.asked = asked
         self.stored = stored
+        self.at_once = at_once
 
     def __str__(self) -> str:
+        if self.at_once is not None:
+            return (
+                f"the semaphore {self.path} has {self.stored.decode() if self.stored else self.asked} permits, and"
+                f" {self.at_once} at once are wanted: want fewer, or change the number with resize"
+            )
         if not self.stored:
             return f"the semaphore {self.path} has no number of permits yet: give one"
         if parse_permits(self.stored) is None:
@@ -76,13 +85,48 @@ def parse_permits(data: bytes) -> int | None:
     return int(data) if data.isdigit() and len(data) <= 10 and 1 <= int(data) <= MOST_PERMITS else None
 
 
-class Semaphore(LineLock[Lease]):
+class _Permits(LineLock[Lease]):
+    """So many permits of a semaphore at once, by one ticket of `line`.
+
+    Args:
+        count: How many.
+        store: Stores the semaphore's number if it has none.
+    """
+
+    _noun = "semaphore"
+
+    def __init__(self, zk: Client, line: Line, store: Callable[[], Awaitable[None]], count: int = 1) -> None:
+        super().__init__(zk, line)
+        if count > 1:
+            self._described += f", asked for {count} permits at once,"
+        self._store = store
+
+    def _lease(self, ticket: Ticket) -> Lease:
+        return Lease(self._zk, ticket)
+
+    async def _acquire(self) -> Lease:
+        while True:
+            try:
+                return await super()._acquire()
+            except _NoNumberError:
+                await self._store()
+
+    async def _try_acquire(self) -> Lease | None:
+        while True:
+            try:
+                return await super()._try_acquire()
+            except _NoNumberError:
+                await self._store()
+
+
+class Semaphore(_Permits):
     """A lock that up to `permits` leases hold at the same time, in the order of their tickets.
 
     ::
 
         semaphore = Semaphore(zk, "/limits/export", 3)
         async with semaphore as lease: ...                       # one of three; all forms of Lock work
+        async with semaphore.hold(permits=2) as lease: ...       # two at once, or none
         await semaphore.resize(5)                                # for all clients, from now on
 
     All clients must agree on the number of permits.  It is stored in the semaphore's node by the first client.
@@ -97,13 +141,12 @@ class Semaphore(LineLock[Lease]):
             stays.  After the first agreement an object follows every later `resize`.
 
     Order:
-        By tickets.  Every acquire takes a ticket of its own, also when tasks share this object.
+        By tickets.  Every acquire takes a ticket of its own, also when tasks share this object.  A ticket that wants
+        several permits keeps later ones waiting, so it gets them however many want one.
 
     Requests:
         Uncontended, two round trips for acquire and release, as for Lock, with one getData more.
     """
-
-    _noun = "semaphore"
 
     def __init__(
         self, zk: Client, path: str, permits: int | None, *, data: bytes | None = None, acl: Sequence[ACL] | None = None
@@ -113,17 +156,73 @@ class Semaphore(LineLock[Lease]):
         self._permits = permits  # the number that was given; after the first agreement, the number last read
         self._has_agreed = False
         self._acl = OPEN_ACL if acl is None else acl
-        line = Line(
-            zk,
-            validate_path(path),
-            prefix=PREFIX,
-            rules=lambda known: Rules(known, slots=self._agreed_permits),
-            parent_data=self._initial_data,
-            data=data,
-            acl=acl,
-            creates_at_once=permits is not None,  # without a number the node cannot be created
-        )
-        super().__init__(zk, line)
+
+        def line(prefix: str, slots: Callable[[bytes], int]) -> Line:
+            return Line(
+                zk,
+                validate_path(path),
+                prefix=prefix,
+                rules=lambda known: Rules(known, slots=slots),
+                parent_data=self._initial_data,
+                data=data,
+                acl=acl,
+                creates_at_once=permits is not None,  # without a number the node cannot be created
+            )
+
+        self._line_of = line
+        super().__init__(zk, line(PREFIX, self._agreed_permits), self._store_permits)
+
+    def hold(self, *, within: float | None = None, permits: int = 1) -> Hold[Lease]:
+        """Return a context manager that acquires `permits` permits at once, and releases them at the end.
+
+        It does what Lock's does.
+        """
+        checked_within(within)
+        return Hold(partial(self.acquire, within=within, permits=checked_permits(permits)))
+
+    async def acquire(self, *, within: float | None = None, permits: int = 1) -> Lease:
+        """Wait for `permits` permits, all at once or none, and return the lease, whose release gives all of them back.
+
+        It is served in the order of the tickets: while it waits, no later ticket gets a permit.
+
+        Args:
+            within: The same as in Lock.
+            permits: How many; 1 costs no request more than a Lock's acquire and one getData, nor does any other number.
+
+        Raises:
+            PermitsError: if the semaphore has less permits, at once or when it is resized during the wait.
+
+        What Lock's acquire raises is raised, too, and cancellation is the same.
+        """
+        if checked_permits(permits) == 1:
+            return await super().acquire(within=within)
+        lease = await self._at_once(permits).acquire(within=within)
+        self._latest = lease
+        return lease
+
+    async def try_acquire(self, *, permits: int = 1) -> Lease | None:
+        """Return the lease if so many permits are free at this moment, and no ticket waits; None otherwise.
+
+        Errors are those of `acquire`, without TimeoutError, and cancellation and requests those of Lock's try.
+        """
+        if checked_permits(permits) == 1:
+            return await super().try_acquire()
+        lease = await self._at_once(permits).try_acquire()
+        self._latest = lease or self._latest
+        return lease
+
+    def _at_once(self, permits: int) -> _Permits:
+        self._check_usable()
+        if not self._has_agreed and permits > (self._permits or permits):
+            raise PermitsError(self.path, self._permits, None, permits)
+
+        def slots(data: bytes) -> int:
+            stored = self._agreed_permits(data)
+            if stored < permits:
+                raise PermitsError(self.path, self._permits, data, permits)
+            return stored - permits + 1  # fewer blockers may hold beside it than beside a ticket for one
+
+        return _Permits(self._zk, self._line_of(f"permits-{permits}-{PREFIX}", slots), self._store_permits, permits)
 
     async def resize(self, permits: int) -> None:
         """Set the number of permits to `permits` for all clients.
@@ -187,23 +286,6 @@ class Semaphore(LineLock[Lease]):
                 await until_answered(self._zk, store, repeats=True)
                 self._permits, self._has_agreed = permits, True
                 return
-
-    def _lease(self, ticket: Ticket) -> Lease:
-        return Lease(self._zk, ticket)
-
-    async def _acquire(self) -> Lease:
-        while True:
-            try:
-                return await super()._acquire()
-            except _NoNumberError:
-                await self._store_permits()
-
-    async def _try_acquire(self) -> Lease | None:
-        while True:
-            try:
-                return await super()._try_acquire()
-            except _NoNumberError:
-                await self._store_permits()
 
     async def _look(self) -> list[Contender]:
         """Return the contenders; after a resize to fewer permits, a holder beyond the new number counts as waiting."""

@@ -115,7 +115,8 @@ def _locks_of(
     its_nodes = [nodes[join_path(parent, name)] for name in tickets]
     is_semaphore = any(PERMIT_PREFIX in name for name in tickets)
     slots = (parse_permits(its_node.data) or 0) if is_semaphore else 1
-    found = {parent: holders_first(in_line(zk, parent, tickets, its_nodes, slots=slots))}
+    line = in_line(zk, parent, tickets, its_nodes, slots=slots, is_semaphore=is_semaphore)
+    found = {parent: holders_first(line)}
     for path in (join_path(parent, name) for name in set(names).difference(numbered)):
         if isinstance(nodes[path], Node):
             found[path] = single(zk, path, nodes[path])

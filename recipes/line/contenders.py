@@ -15,7 +15,7 @@ from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import read_synced, result, until_answered
 from recipes.line import ticket_data
 from recipes.line.known import line_of
-from recipes.line.position import Position
+from recipes.line.position import Position, permits_of
 from recipes.line.ticket import is_ticket, is_writer
 from zkwire import Client, GetData, Node, Stat, join_path
 
@@ -44,6 +44,7 @@ class Contender(_Seen):
         token: The fencing token of its lease; 0 if it is unknown.
         is_mine: Whether it belongs to the session of the client that looks.
         owns: Whether it holds the lock.
+        permits: How many permits of a semaphore it holds or waits for.
     """
 
     path: str
@@ -53,6 +54,7 @@ class Contender(_Seen):
     token: int = 0
     is_mine: bool = False
     owns: bool
+    permits: int = 1
 
     async def remove(self) -> bool:
         """Delete its node, and no other: the holder is told that the lock is lost, and the next in the line is served.
@@ -112,7 +114,7 @@ async def look(
     A line that does not exist is empty.
 
     Args:
-        slots: How many may own at once, or a function of the data of the node at `path`.
+        slots: How many may own at once; or, of a semaphore, a function of the data of the node at `path`.
         reports: Whether foreign nodes are logged.
         most: How many children to read, the first ones; None: all.
 
@@ -123,8 +125,8 @@ async def look(
         children, stat = await zk.get_children_and_stat(path)
     except zkwire.NoNodeError:
         return []
-    names = in_order(children, next_number(stat))[:most]
-    nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names] + [GetData(path)] * callable(slots))
+    names, is_semaphore = in_order(children, next_number(stat))[:most], callable(slots)
+    nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names] + [GetData(path)] * is_semaphore)
     if callable(slots):
         its_node = result(nodes.pop())
         if its_node is None:
@@ -137,11 +139,17 @@ async def look(
                 known.found_foreign(name)
             elif isinstance(node, zkwire.NoAuthError):
                 known.found_unreadable(name)
-    return in_line(zk, path, names, nodes, slots=slots)
+    return in_line(zk, path, names, nodes, slots=slots, is_semaphore=is_semaphore)
 
 
 def in_line(
-    zk: Client, path: str, names: Sequence[str], nodes: Sequence[Node | Exception], *, slots: int
+    zk: Client,
+    path: str,
+    names: Sequence[str],
+    nodes: Sequence[Node | Exception],
+    *,
+    slots: int,
+    is_semaphore: bool = False,
 ) -> list[Contender]:
     """Return the contenders of the line at `path`.
 
@@ -152,6 +160,7 @@ def in_line(
         names: Its children that have a sequence number, in order.
         nodes: What a read of each one has brought.
         slots: How many may own at once.
+        is_semaphore: Whether a ticket may take several slots.
 
     Raises:
         ServerError: if it is among `nodes`, and does not say that the node is gone or must not be read.
@@ -163,18 +172,19 @@ def in_line(
             continue
         if isinstance(node, Exception) and not isinstance(node, zkwire.NoAuthError):
             raise node
-        owns = (tickets if is_writer(name) else writers) < slots
-        tickets += 1
+        permits = permits_of(name) if is_semaphore else 1
+        owns = (tickets if is_writer(name) else writers) + permits <= slots
+        tickets += permits
         writers += is_writer(name)
         if isinstance(node, Node):
-            found.append(contender(zk, join_path(path, name), node, owns=owns))
+            found.append(contender(zk, join_path(path, name), node, owns=owns, permits=permits))
             writers -= is_writer(name) and ticket_data.lets_readers_in(name, node.data, node.stat.version)
         else:
-            found.append(_seen_by(zk, Contender(path=join_path(path, name), owns=owns)))
+            found.append(_seen_by(zk, Contender(path=join_path(path, name), owns=owns, permits=permits)))
     return found
 
 
-def contender(zk: Client, path: str, node: Node, *, owns: bool) -> Contender:
+def contender(zk: Client, path: str, node: Node, *, owns: bool, permits: int = 1) -> Contender:
     """Return the contender of `node`, which `zk` has read at `path`."""
     stat = node.stat
     found = Contender(
@@ -185,6 +195,7 @@ def contender(zk: Client, path: str, node: Node, *, owns: bool) -> Contender:
         token=stat.czxid,
         is_mine=stat.ephemeral_owner == zk.session_id,
         owns=owns,
+        permits=permits,
     )
     return _seen_by(zk, found)
 

@@ -4,6 +4,7 @@ Pure: takes in lists of the children, departures, numbers of slots and promises,
 sends nothing.  docs/waiting-line.md has the argument why this is safe.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
@@ -12,11 +13,21 @@ from typing import Final
 import zkwire
 
 _HALF: Final = 2**31  # of the circle of sequence numbers
+_PERMITS: Final = re.compile(r"-permits-([1-9][0-9]{0,9})-")
 
 
 def every_contender(name: str) -> bool:
     """Return True: every contender blocks."""
     return True
+
+
+def permits_of(name: str) -> int:
+    """Return how many permits of a semaphore the ticket `name` takes: 1 unless its name says another number.
+
+    The name is in each list, and no client can change it.
+    """
+    found = _PERMITS.search(name)
+    return 1 if found is None else int(found[1])
 
 
 class Ranking:
@@ -303,6 +314,36 @@ class Position:
         if not self._has_fixed_slots:
             self.slots_changed()
             self.needs_sync = True
+
+
+class WeighedPosition(Position):
+    """The position of a ticket whose blockers may take several slots each: as many as `permits_of` says.
+
+    The ticket itself takes one slot: what it takes beyond that must be missing in `slots`.  Each blocker takes one at
+    least, so the ticket watches enough of them if it watches as many as if each took one.
+    """
+
+    @property
+    def owns(self) -> bool:
+        """Whether the blockers that can remain leave a slot free."""
+        return super().owns and self._taken < self._slots
+
+    @property
+    def is_free(self) -> bool:
+        """Whether those of the blockers that were listed and remain leave a slot free."""
+        return super().is_free and self._taken < self._slots
+
+    @property
+    def is_armed(self) -> bool:
+        """Whether the next departure can make the ticket own, and is certain to be noticed."""
+        if not self._is_informed or self._remaining > self._slots or not self._watched.issuperset(self.before):
+            return False
+        most = max(map(permits_of, self.before), default=0)
+        return self._taken - most < self._slots <= self._taken
+
+    @property
+    def _taken(self) -> int:
+        return sum(map(permits_of, self.before))
 
 
 class Promises:

@@ -15,7 +15,7 @@ from recipes.common.retrying import any_transient, pause, pause_if_transient, re
 from recipes.line import ticket_data
 from recipes.line.contenders import diagnose_before, diagnose_read
 from recipes.line.known import KnownLine, Subscription
-from recipes.line.position import Position, Promises, Ranking, every_contender
+from recipes.line.position import Position, Promises, Ranking, WeighedPosition, every_contender
 from recipes.line.ticket import Ticket, is_ticket, yield_processor
 from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
 
@@ -39,7 +39,7 @@ class Rules:
         known: What the client knows of the line.
         blocks: Whether an earlier contender of that name is a blocker.
         slots: How many tickets may own; or a function of the data of the line's node, which may raise: then waiting
-            tickets watch this node.
+            tickets watch this node, and a blocker may take several slots (see WeighedPosition).
         ahead: How many blockers a ticket watches beyond those, see Position.
         ignores_shared: Whether a holder that lets readers in (see ticket_data) does not block.
         looks_first: Whether a try takes no ticket if it meets one that blocks it, even if no try has failed before.
@@ -62,8 +62,9 @@ class Rules:
 
     def position(self, name: str) -> Position:
         """Return the position of the ticket `name`, of which nothing is known yet."""
-        slots = self.slots if isinstance(self.slots, int) else None
-        return Position(name, blocks=self.blocks, slots=slots, ahead=self.ahead)
+        if isinstance(self.slots, int):
+            return Position(name, blocks=self.blocks, slots=self.slots, ahead=self.ahead)
+        return WeighedPosition(name, blocks=self.blocks, slots=None, ahead=self.ahead)
 
     async def leave_out(self, zk: Client, position: Position) -> None:
         """Read the first blockers of `position`, as many as there are slots, and leave out those that do not block.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from recipes.line.known import KnownLine
-from recipes.line.position import every_contender
+from recipes.line.position import every_contender, permits_of
 from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX, is_writer
 from recipes.line.waiting import Rules
 from tests.model.search import Broken, Step, search
@@ -35,6 +35,7 @@ from tests.model.waiting import (
 from zkwire import WatchEventType
 
 LOCK: Final = "lock-"
+TWO: Final = "permits-2-lease-"  # two permits of a semaphore at once
 READ: Final = READ_PREFIX
 WRITE: Final = WRITE_PREFIX
 NUMBER: Final = ""  # the name of the node that holds the number of slots
@@ -137,6 +138,7 @@ class Line:
             f"_c_{chr(ord('z') - place)}-{kind}{_signed(setup.first + place):010d}"
             for place, kind in enumerate(setup.kinds)
         ]
+        self._more = {place: permits_of(name) - 1 for place, name in enumerate(self.names) if permits_of(name) > 1}
         self._place = {name: place for place, name in enumerate(self.names)}
         self._place[NUMBER] = count
         self._most_slots = max(setup.slots, *setup.sizes, 1)
@@ -179,7 +181,8 @@ class Line:
         return world
 
     def _rules(self, place: int, known: KnownLine) -> Rules:
-        slots = int if self.setup.sizes else self.setup.slots
+        own = self._more.get(place, 0)
+        slots = (lambda data: int(data) - own) if self.setup.sizes or self._more else self.setup.slots
         if self.setup.kinds[place] == READ:
             return Rules(known, blocks=is_writer, ahead=0, ignores_shared=True)
         return Rules(known, blocks=every_contender, slots=slots)
@@ -195,7 +198,11 @@ class Line:
         return blockers & ~moment.shared if self._readers >> place & 1 else blockers
 
     def _is_entitled(self, place: int, moment: Moment) -> bool:
-        return self._blockers(place, moment).bit_count() < moment.slots
+        return self._taken(self._blockers(place, moment) | 1 << place) <= moment.slots
+
+    def _taken(self, places: int) -> int:
+        """Return how many slots some tickets take together."""
+        return places.bit_count() + sum(more for place, more in self._more.items() if places >> place & 1)
 
     def _check_owner(self, world: World, place: int, player: Player) -> None:
         """Check that the ticket, which owns now, was entitled to it at some moment while its node was there.
@@ -214,7 +221,7 @@ class Line:
         owners = [place for place in self.setup.real if self._owns(world, place) and now.live >> place & 1]
         alone = [place for place in owners if self.setup.kinds[place] == WRITE and not now.shared >> place & 1]
         most = len(self.setup.kinds) if self._readers and not alone else self._most_slots
-        if len(owners) > most:
+        if self._taken(sum(1 << place for place in owners)) > most:
             raise Broken(f"{', '.join(self.names[place] for place in owners)} own at a time")
 
     def _check_known(self, world: World, place: int, player: Player, before: frozenset[str] | None) -> None:

@@ -3,7 +3,7 @@
 from typing import Final
 
 from tests.model.ensemble import Times
-from tests.model.line import LOCK, READ, WRITE, Setup
+from tests.model.line import LOCK, READ, TWO, WRITE, Setup
 
 SETUPS: Final = {
     "a lock, across the overflow of the numbers": Setup((LOCK,) * 4, (3,), first=2**31 - 2),
@@ -19,6 +19,8 @@ SETUPS: Final = {
     "a writer behind readers": Setup((READ, WRITE, READ, WRITE), (3,), reconnects=1),
     "a semaphore that shrinks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1),
     "a semaphore that shrinks and grows": Setup((LOCK,) * 2, (1,), slots=2, sizes=(1, 2), reconnects=1, evictions=1),
+    "a semaphore, behind two permits at once": Setup((TWO, LOCK, LOCK), (2,), slots=3, sizes=(2,), reconnects=1),
+    "a semaphore, two permits at once": Setup((LOCK, TWO, TWO), (2,), slots=3, sizes=(2,)),
     "a lock, two tickets of a client": Setup((LOCK,) * 5, (3, 4), together=True, settled=True),
     "a reader and a writer of a client": Setup(
         (WRITE, WRITE, READ, WRITE), (2, 3), downgrades=1, together=True, settled=True
@@ -52,6 +54,12 @@ MORE: Final = {
         (WRITE, READ), (1,), reconnects=2, evictions=1, touches=1, downgrades=1
     ),
     "a semaphore, four tickets, two numbers": Setup((LOCK,) * 4, (3,), slots=2, sizes=(1, 2)),
+    "a semaphore, two real tickets, one with two permits": Setup(
+        (LOCK, TWO, LOCK), (1, 2), slots=3, sizes=(2,), aborts=True
+    ),
+    "a semaphore, two permits at once, with an operator": Setup(
+        (LOCK, TWO, TWO), (2,), slots=3, sizes=(2,), reconnects=1, evictions=1
+    ),
     "a semaphore, two real tickets": Setup((LOCK,) * 3, (1, 2), slots=2, sizes=(1,), aborts=True),
     "two readers of a client, with a reconnect": Setup(
         (WRITE, WRITE, READ, READ), (2, 3), reconnects=1, together=True, settled=True

@@ -163,10 +163,11 @@ async def test_another_event_loop_gets_an_error_at_once_and_does_no_harm(make: M
 async def test_another_event_loop_cannot_resize_a_semaphore_or_wait_for_a_term() -> None:
     """Pitfall 78."""
     async with scene(P) as stage:
-        semaphore, terms = Semaphore(stage.zk, P, 1), Election(stage.zk, P).terms()
-        for use in (lambda: semaphore.resize(2), terms.__anext__):
+        semaphore, terms = Semaphore(stage.zk, P, 2), Election(stage.zk, P).terms()
+        for use in (lambda: semaphore.resize(2), lambda: semaphore.acquire(permits=2), terms.__anext__):
             error = await asyncio.to_thread(_in_another_loop, use)
             assert "belongs to another event loop" in str(error)
+            assert P in str(error)
         assert await stage.other.exists(P) is None
 
 

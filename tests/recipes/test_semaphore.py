@@ -8,10 +8,11 @@ import pytest
 
 import zkwire
 from recipes import PermitsError, Semaphore
+from tests.support.client import turns
 from tests.support.everywhere import scene
 from tests.support.locks import release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
-from tests.support.recipes import line, outcome, until, until_line
+from tests.support.recipes import line, outcome, until, until_armed, until_line
 from zkwire import Client
 from zkwire.testing import RealServer, Server
 
@@ -37,6 +38,103 @@ async def test_as_many_as_the_permits_hold_and_the_next_waits(zookeeper: RealSer
         await release(leases[0], fourth_lease, await fifth)
         assert await line(zk, path) == []
         assert (await zk.get(path)).data == b"3"
+
+
+# -- several at once --------------------------------------------------------------------------------------------------
+
+
+async def test_several_permits_at_once_are_all_had_or_none_in_the_order_of_the_tickets(
+    zookeeper: RealServer, path: str
+) -> None:
+    """`acquire(permits=n)` gets all n permits or none, in the order of the tickets."""
+    async with (
+        Proxy(zookeeper.hosts) as proxy,
+        zkwire.connect(zookeeper.hosts) as zk,
+        zkwire.connect(proxy.hosts) as other,
+    ):
+        mine, theirs = Semaphore(zk, path, 3), Semaphore(other, path, 3)
+        lease, second = await mine.acquire(), await theirs.acquire()
+        assert await mine.try_acquire(permits=2) is None
+        large = asyncio.create_task(theirs.acquire(permits=3))
+        await until_line(zk, path, 3)
+        small = await start_waiting(zk, mine, 4)
+        await until_armed(11, zk, other)
+        assert await theirs.try_acquire() is None  # the third is free, and is kept for the ticket that waits
+        found = [(each.owns, each.permits) for each in await theirs.contenders()]
+        assert found == [(True, 1), (True, 1), (False, 3), (False, 1)]
+        await release(second)
+        await other.ping()
+        assert [large.done(), small.done()] == [False, False]
+        mark = proxy.mark()
+        await release(lease)
+        lease = await large
+        assert proxy.requests(mark) == []
+        assert [each.permits for each in await theirs.contenders() if each.owns] == [3]
+        assert f"latest lease {lease!r}" in repr(theirs)
+        assert not small.done()
+        await release(lease)
+        await release(await small)
+        async with mine.hold(permits=2, within=5), theirs:
+            assert await theirs.try_acquire(permits=1) is None
+        async with mine:
+            two = await theirs.try_acquire(permits=2)
+            assert two is not None
+            assert await theirs.try_acquire(permits=3) is None
+            assert f"latest lease {two!r}" in repr(theirs)
+            await release(two)
+
+
+async def test_many_that_want_one_to_three_permits_at_once_all_get_them() -> None:
+    """With one acquire for each permit they keep some of them, and wait for each other for ever."""
+    async with two_clients() as clients:
+        semaphores, held, most = [Semaphore(zk, "/s", 3) for zk in clients], 0, 0
+
+        async def hold(number: int) -> None:
+            nonlocal held, most
+            permits = number % 3 + 1
+            async with semaphores[number % 2].hold(permits=permits):
+                held += permits
+                most = max(most, held)
+                await turns(5)
+                held -= permits
+
+        await asyncio.gather(*map(hold, range(24)))
+        assert most == 3
+
+
+async def test_a_large_request_that_is_given_up_lets_those_behind_it_in() -> None:
+    async with two_clients() as (zk, other), Semaphore(zk, "/s", 3):
+        with pytest.raises(TimeoutError, match="semaphore /s, asked for 3 permits at once, was not free within 0"):
+            await Semaphore(zk, "/s", 3).acquire(permits=3, within=0)
+        large = asyncio.create_task(Semaphore(zk, "/s", 3).acquire(permits=3))
+        await until_line(zk, "/s", 2)
+        small = await start_waiting(other, Semaphore(other, "/s", 3), 3)
+        large.cancel()
+        await release(await small)
+        await asyncio.wait([large])
+
+
+async def test_more_permits_than_there_are_are_an_error_and_not_a_wait() -> None:
+    async with two_clients() as (zk, other):
+        too_many = "the semaphore /s has 3 permits, and 4 at once are wanted: want fewer, or change the number"
+        for use in (Semaphore(zk, "/s", 3).acquire, Semaphore(zk, "/s", 3).try_acquire):
+            with pytest.raises(PermitsError, match=too_many):
+                await use(permits=4)
+        assert await other.exists("/s") is None
+        semaphore = Semaphore(zk, "/s", 3)
+        async with semaphore as lease:
+            for each in (semaphore, Semaphore(other, "/s", None)):
+                with pytest.raises(PermitsError, match=too_many) as caught:
+                    await each.acquire(permits=4)
+                assert (caught.value.asked, caught.value.stored, caught.value.at_once) == (3, b"3", 4)
+            waiting = asyncio.create_task(semaphore.acquire(permits=3))
+            await until_line(other, "/s", 2)
+            await semaphore.resize(2)
+            with pytest.raises(PermitsError, match="has 2 permits, and 3 at once are wanted"):
+                await waiting
+            assert await until_line(other, "/s", 1) == [lease.path[3:]]
+            await semaphore.resize(5)
+            await release(await semaphore.acquire(permits=4))
 
 
 # -- the stored number ------------------------------------------------------------------------------------------------
@@ -115,8 +213,12 @@ async def test_a_bad_number_of_permits_is_refused(bad: Any, error: type[Exceptio
     async with two_clients() as (zk, other):
         with pytest.raises(error, match=f"permits must be .*not {bad!r}"):
             Semaphore(zk, "/s", bad)
+        semaphore = Semaphore(zk, "/s", 1)
+        for use in (semaphore.resize(bad), semaphore.acquire(permits=bad), semaphore.try_acquire(permits=bad)):
+            with pytest.raises(error, match=f"permits must be .*not {bad!r}"):
+                await use
         with pytest.raises(error, match=f"permits must be .*not {bad!r}"):
-            await Semaphore(zk, "/s", 1).resize(bad)
+            semaphore.hold(permits=bad)
         assert await other.exists("/s") is None
 
 
@@ -268,13 +370,14 @@ async def test_a_waiting_ticket_gets_an_error_when_the_number_is_overwritten() -
 
 
 @pytest.mark.usefixtures("unwatched")
-async def test_uncontended_requests(zookeeper: RealServer, path: str) -> None:
+@pytest.mark.parametrize("permits", [1, 2])
+async def test_uncontended_requests(zookeeper: RealServer, path: str, permits: int) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         mark = proxy.mark()
-        async with Semaphore(zk, f"{path}/s", 2):
+        async with Semaphore(zk, f"{path}/s", 2).hold(permits=permits):
             assert proxy.segments(mark) == 2  # the parents are missing
         mark = proxy.mark()
-        async with Semaphore(zk, f"{path}/s", 2):
+        async with Semaphore(zk, f"{path}/s", 2).hold(permits=permits):
             assert proxy.segments(mark) == 1
         assert proxy.requests(mark) == ["create2", "getChildren", "getData", "delete"]
         assert proxy.segments(mark) == 2

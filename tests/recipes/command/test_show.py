@@ -39,11 +39,11 @@ async def test_each_kind_of_lock_is_recognised() -> None:
         assert await show.find(zk, "/nowhere") == {}
         await zk.create("/l/order-0000000007/plain", make_parents=True)  # a path may end in a number, too
         await zk.create("/l/order-0000000008/no-ticket-0000000001", make_parents=True)
-        semaphore, rw = Semaphore(zk, "/l/semaphore", 2), ReadWriteLock(zk, "/l/rw")
+        semaphore, rw = Semaphore(zk, "/l/semaphore", 3).hold(permits=2), ReadWriteLock(zk, "/l/rw")
         election, numbered = Election(zk, "/l/election"), Lock(zk, "/l/order-0000000007")
-        async with semaphore, rw.read(), election, numbered, TryLock(zk, "/l/job"), Semaphore(other, "/l/semaphore", 2):
+        async with semaphore, rw.read(), election, numbered, TryLock(zk, "/l/job"), Semaphore(other, "/l/semaphore", 3):
             waiting = [
-                await start_waiting(zk, Semaphore(other, "/l/semaphore", 2), 3),
+                await start_waiting(zk, Semaphore(other, "/l/semaphore", 3), 3),
                 asyncio.create_task(ReadWriteLock(other, "/l/rw").read().acquire()),
             ]
             await waiting[1]
@@ -58,7 +58,7 @@ async def test_each_kind_of_lock_is_recognised() -> None:
             }
             assert list(found) == sorted(found)
             assert found["/l/rw"] == await ReadWriteLock(other, "/l/rw").contenders()
-            assert found["/l/semaphore"] == await Semaphore(other, "/l/semaphore", 2).contenders()
+            assert found["/l/semaphore"] == await Semaphore(other, "/l/semaphore", 3).contenders()
             assert await show.find(other, "/l/job") == {"/l/job": found["/l/job"]}
             assert _owners(await show.find(other, "/")) == _owners(found)
             await (await waiting[1]).release()

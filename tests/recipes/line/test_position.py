@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line.position import Position, Ranking, every_contender
+from recipes.line.position import Position, Ranking, WeighedPosition, every_contender, permits_of
 
 
 def ticket(number: int, kind: str = "lock-") -> str:
@@ -22,6 +22,56 @@ def earlier(name: str, names: Iterable[str]) -> list[str]:
     """Return the contenders among `names` that come before `name`, in the order of the line."""
     contenders, count = Ranking(names).before(name, every_contender)
     return contenders[:count]
+
+
+# -- several permits at once -------------------------------------------------------------------------------------------
+
+
+def test_the_permits_of_a_ticket_are_in_its_name() -> None:
+    for kind, permits in (("permits-3-lease-", 3), ("permits-2147483647-lease-", 2**31 - 1), ("lease-", 1)):
+        assert permits_of(ticket(7, kind)) == permits
+    for kind in ("permits-0-lease-", "permits--2-lease-", "permits-02-lease-", "permits-99999999999-lease-"):
+        assert permits_of(ticket(7, kind)) == 1
+
+
+def test_each_blocker_counts_with_its_permits() -> None:
+    two, one, other, own = (ticket(number, kind) for number, kind in enumerate(("permits-2-lease-", *["lease-"] * 3)))
+    for gone, owns_by in ((two, 2), (one, 3)):
+        position = WeighedPosition(own, slots=None)
+        position.listed(Ranking([two, one, own]))
+        for slots, owns in ((4, True), (3, False)):
+            position.slots_read(slots)
+            assert [position.owns, position.is_free, position.is_armed] == [owns, owns, False]
+        position.watched(one)
+        assert not position.is_armed
+        position.watched(two)
+        assert position.is_armed
+        position.slots_read(1)
+        assert not position.is_armed  # neither departure is enough
+        position.slots_read(2)
+        assert position.is_armed  # that of the first is
+        position.departed(gone)
+        assert position.owns == (owns_by == 2)
+    position.slots_read(3)
+    assert [position.owns, position.is_armed] == [True, False]
+    position.slots_changed()
+    assert not position.owns
+    position = WeighedPosition(own, slots=None)
+    position.listed(Ranking([two, other.replace("lease-", "permits-2-lease-"), own]))
+    for name in position.before:
+        position.watched(name)
+    position.slots_read(2)
+    assert not position.is_armed  # each leaves the two of the other one
+    position.listed(Ranking([one, other, own]))
+    position.watched(one)
+    position.watched(other)
+    assert position.is_armed
+    position.slots_changed()
+    assert not position.is_armed
+    position.slots_read(2)
+    position.departed(own)
+    position.departed(one)
+    assert not position.owns
 
 
 # -- the order of the names -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from recipes import Election, Lock, MultiLock, ReadWriteLock, ReentrantLock, Semaphore, Term, TimedLock, TryLock
-from recipes.line.lease import LockLostError
+from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
 from tests.recipes.plays.entry import CANCEL, CUT, EVERY, EXPIRE, FORBID, Entry
 from tests.support.everywhere import Play, Scene
@@ -37,6 +37,16 @@ def _semaphore(zk: Client, path: str) -> Semaphore:
     return Semaphore(zk, path, 2)
 
 
+class _Both(Semaphore):
+    """Takes both permits at once."""
+
+    async def acquire(self, *, within: float | None = None, permits: int = 2) -> Lease:
+        return await super().acquire(within=within, permits=permits)
+
+    async def try_acquire(self, *, permits: int = 2) -> Lease | None:
+        return await super().try_acquire(permits=permits)
+
+
 def _reader(zk: Client, path: str) -> Locking[Any]:
     return ReadWriteLock(zk, path).read()
 
@@ -60,6 +70,7 @@ KINDS: Final = {
     "re-entrant lock": Kind(ReentrantLock, (Lock,), is_slow=True),
     "timed lock": Kind(lambda zk, path: TimedLock(zk, path, 20), (Lock,)),
     "semaphore": Kind(_semaphore, (_semaphore, _semaphore), ("resized",)),
+    "semaphore, two permits at once": Kind(lambda zk, path: _Both(zk, path, 2), (_semaphore,), ("resized",)),
     "set of locks": Kind(
         lambda zk, path: MultiLock([Lock(zk, f"{path}/b"), Lock(zk, f"{path}/a")]),
         (lambda zk, path: Lock(zk, f"{path}/b"),),

@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from random import Random
-from typing import Any, Final, cast
+from types import SimpleNamespace
+from typing import Any, ClassVar, Final, cast
 
 import zkwire
 from recipes import PermitsError, Semaphore
+from recipes.line.locking import Locking
+from recipes.line.position import permits_of
 from tests.simulation.checks import Guard
 from tests.simulation.ensemble.history import Replica
 from tests.simulation.scenarios.lock import HeldScenario, held
@@ -17,14 +21,15 @@ from tests.simulation.stage import Player, Stage
 _PATH: Final = "/limits/a"
 _FIRST: Final = 2
 _MOMENT: Final = 0.1  # seconds
+_AT_ONCE: Final = {"": 1, "two": 2, "three": 3}  # permits
 
 
 class SemaphoreScenario(HeldScenario):
-    """The steps of HeldScenario, "resize", and "follow", which watches the number of permits.
+    """The steps of HeldScenario, for one to three permits, "resize", and "follow", which watches the number of permits.
 
-    A ticket owns if fewer stood before it than the number was, at some moment since it was created: this is checked.
-    It follows that no more are held than the number ever was since the youngest of their tickets was created, and this
-    is checked, too.
+    A ticket owns if it and those before it took no more than the number was, at some moment since it was created: this
+    is checked.  It follows that no more permits are held than the number ever was since the youngest of their tickets
+    was created, and this is checked, too.
 
     A player that follows the number may not own by one that it knows to be old: such a moment counts only if it is not
     before the last change that the player has heard of.
@@ -34,6 +39,7 @@ class SemaphoreScenario(HeldScenario):
     players = (3, 5)
     lines = (_PATH,)
     roles = held("hold", follow="follow", resize="resize")
+    whats: ClassVar[Sequence[str]] = ("", "", "two", "three")
 
     def __init__(self, stage: Stage) -> None:
         super().__init__(stage)
@@ -58,13 +64,25 @@ class SemaphoreScenario(HeldScenario):
             tasks.append([resize() for _ in range(rng.randrange(5, 20))])
         return tasks
 
+    @classmethod
+    def _with_what(cls, rng: Random, step: Step) -> str:
+        return step.kind if step.kind in ("plain", "look") else super()._with_what(rng, step)
+
+    def locking(self, player: Player, what: str) -> Locking[Any]:
+        tool = cast(Semaphore, player.tool)
+        if not what:
+            return tool
+        uses = {use.__name__: partial(use, permits=_AT_ONCE[what]) for use in (tool.hold, tool.try_acquire)}
+        several = SimpleNamespace(**uses, contenders=tool.contenders)
+        return cast(Locking[Any], several)
+
     def equip(self, player: Player) -> Semaphore:
         return Semaphore(player.zk, _PATH, _FIRST)
 
     def watched(self, player: Player, lease: Any, what: str) -> AbstractContextManager[object]:
         if not self.guard.is_ended(player) and not self._history.has_owned(lease.path, self._heard_by(player)):
             self.stage.fail(f"{player.actor.name} owns by {lease.path}; numbers of permits: {self._history}")
-        return self.guard.held(player, lease, str(lease.token))
+        return self.guard.held(player, lease, f"{lease.token} {_AT_ONCE[what]}")
 
     def _heard_by(self, player: Player) -> int:
         """Return the zxid of the newest change of the number that the player has heard of, 0 if there is none.
@@ -93,12 +111,17 @@ class SemaphoreScenario(HeldScenario):
                 heard.append((self.stage.world.now, self._history.change_after(node.stat.mzxid)))
 
     def _fits(self, kinds: Sequence[str]) -> bool:
-        return len(kinds) <= max(self._history.numbers_since(max(map(int, kinds))))
+        tickets = [[int(number) for number in kind.split()] for kind in kinds]
+        return sum(permits for _, permits in tickets) <= max(self._history.numbers_since(max(tickets)[0]))
 
     async def act(self, player: Player, step: Step) -> None:
         try:
             await super().act(player, step)
         except PermitsError as error:
+            if error.at_once is not None:
+                if error.at_once <= int(error.stored or _FIRST):
+                    raise
+                return
             # Another player has set another number before this one knew the first.
             if not error.stored or int(error.stored) == _FIRST:
                 raise
@@ -136,7 +159,7 @@ class _History:
         return next((at for at, _ in self._numbers if at > zxid), 0)
 
     def has_owned(self, path: str, since: int) -> bool:
-        """Return whether this ticket had fewer before it than the number was, at the change `since` of it or later."""
+        """Return whether this ticket was entitled to own, at the change `since` of the number or later."""
         return self._have_owned.get(path.rpartition("/")[2], -1) >= since
 
     def _applied(self, replica: Replica) -> None:
@@ -149,4 +172,8 @@ class _History:
         self._newest = node.mzxid, node.pzxid
         names = [name for name in node.children or () if f"{_PATH}/{name}" not in self._strangers]
         tickets = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
-        self._have_owned.update((name, self.zxid) for _, name in sorted(tickets)[: self._numbers[-1][1]])
+        taken = 0
+        for _, name in sorted(tickets):
+            taken += permits_of(name)
+            if taken <= self._numbers[-1][1]:
+                self._have_owned[name] = self.zxid
