@@ -59,7 +59,7 @@ def test_every_partition_has_one_member_and_each_share_is_as_large_as_its_weight
         (1000, 1, {"a": 200, "b": 200, "ü": 200, "host 7": 200, "host 8": 200}, "3bd50e6ab7c23a7e"),
         (1003, 1, {"a": 201, "b": 200, "ü": 201, "host 7": 201, "host 8": 200}, "78bd7b2c5be26d78"),
         (4, 1, {"a": 1, "b": 1, "ü": 1, "host 7": 0, "host 8": 1}, "23524e8c6fd4669f"),
-        (1003, 2, {"a": 334, "b": 167, "ü": 167, "host 7": 168, "host 8": 167}, "e4d13635271187c9"),
+        (4, 4, {"a": 2, "b": 1, "ü": 1, "host 7": 0, "host 8": 0}, "c9f6191d568d53e1"),
         (1003, 50, {"a": 928, "b": 19, "ü": 19, "host 7": 19, "host 8": 18}, "16676815e28f969c"),
     ],
 )
@@ -480,6 +480,7 @@ async def test_the_nodes_of_a_partitioner_have_its_acl_the_name_of_the_member_an
         async with Partitioner(us, "/p", ["a/b", "\u00e4 c"], name="me", settle=0, acl=acl) as mine:
             while len(await anext(mine)) < 2:
                 pass
+            assert (await us.get("/p/members/me")).data == fingerprint(["a%2Fb", "%C3%A4 c"])
             assert sorted(await us.get_children("/p/locks")) == ["%C3%A4 c", "a%2Fb"]
             for partition, node in (("a/b", "a%2Fb"), ("\u00e4 c", "%C3%A4 c")):
                 lease = mine.lease(partition)
@@ -508,7 +509,7 @@ async def test_misuse_is_refused() -> None:
         for wrong in ({"weight": 1.0}, {"divide": "ab"}, {"divide": until}):
             with pytest.raises(TypeError, match=next(iter(wrong))):
                 Partitioner(stage.zk, "/p", [1], **wrong)
-        mine = Partitioner(stage.zk, "/p", ["a/b", "\u00e4 c"], name="me", settle=0.0)
+        mine = Partitioner(stage.zk, "/p", ["a/b", "\u00e4 c"], name="me", settle=0.0, weight=999)
         for _ in range(2):
             async with mine:
                 with pytest.raises(RuntimeError, match="been entered already"):
@@ -519,6 +520,8 @@ async def test_misuse_is_refused() -> None:
                     pass
                 with pytest.raises(zkwire.NodeExistsError):
                     await Partitioner(stage.other, "/p", [1], name="me").__aenter__()
+                with pytest.raises(TimeoutError, match="/p/members/me was not free"):
+                    await Partitioner(stage.other, "/p", [1], name="me", within=0.01).__aenter__()
         with pytest.raises(StopAsyncIteration):
             await anext(mine)
         with pytest.raises(RuntimeError, match="it was not entered"):
