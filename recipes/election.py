@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import ClassVar, Final, Self, TypeVar
@@ -24,7 +25,18 @@ from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, LineLock
 from recipes.line.ticket import Ticket, VersionedWriter, is_ticket
-from zkwire import ACL, Client, GetData, NoNodeError, Stat, WatchEvent, WatchEventType, join_path, validate_path
+from zkwire import (
+    ACL,
+    Client,
+    GetData,
+    NoNodeError,
+    ServerError,
+    Stat,
+    WatchEvent,
+    WatchEventType,
+    join_path,
+    validate_path,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -45,15 +57,18 @@ class Term(Lease):
 
     _noun: ClassVar = "leadership"
 
-    __slots__ = ("_hold", "_is_entered", "_is_repeated", "_writer")
+    __slots__ = ("_data", "_hold", "_is_entered", "_is_repeated", "_writer")
 
-    def __init__(self, zk: Client, ticket: Ticket, *, is_repeated: bool = False) -> None:
+    def __init__(self, zk: Client, ticket: Ticket, data: bytes, *, is_repeated: bool = False) -> None:
         super().__init__(zk, ticket)
+        self._data = data
         self._writer = VersionedWriter(zk, ticket)
         self._hold = Hold(self._checked)
         self._is_entered = False
         self._is_repeated = is_repeated  # by `Election.terms`: a loss is no error, because the caller gets another term
         _log.info("leads: %s, token %d", self.path, self.token)
+        if ticket.is_asked:  # while it was a candidate
+            self._on_asked()
 
     async def resign(self) -> None:
         """Let the next candidate lead; the same as `release`: a body that another task runs is stopped first."""
@@ -77,16 +92,25 @@ class Term(Lease):
         self.check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"the data of a term must be bytes, not {data!r}")
-        content = bytes(data)
+        self._data = content = bytes(data)
         expected: int | None = None
 
         def data_of(version: int) -> bytes | None:
             nonlocal expected
-            expected = expected or version  # a later version: the answer was lost, and our data is there
-            return content if version == expected and not self.is_over else None
+            expected = expected or version
+            # A later version: the answer was lost, and our data is there, unless a request to give way took its place.
+            return content if not self.is_over and (version == expected or self.ticket.is_asked) else None
 
         await self._write(self._writer, data_of)
         self.check()
+
+    def _on_asked(self) -> None:
+        # The event loop has a strong reference to this task through the answer that it waits for.
+        self._loop.create_task(self._write_again())
+
+    async def _write_again(self) -> None:
+        with suppress(ServerError):  # observers go on seeing the request
+            await self._write(self._writer, lambda version: None if self.is_over else self._data)
 
     def _on_end(self) -> None:
         if self._loss is None:
@@ -281,7 +305,7 @@ class Election(LineLock[Term]):
         return [node.data for node in map(result, found) if node is not None and is_ticket(node.stat)]
 
     def _lease(self, ticket: Ticket) -> Term:
-        return Term(self._zk, ticket)
+        return Term(self._zk, ticket, self._line.data)
 
 
 class Terms:
@@ -343,7 +367,8 @@ class Terms:
             raise StopAsyncIteration
         try:
             async with asyncio.timeout(None) as self._wait:
-                self._term = Term(self._zk, await self._line.acquire(), is_repeated=True)
+                ticket = await self._line.acquire()
+                self._term = Term(self._zk, ticket, self._line.data, is_repeated=True)
         except TimeoutError:  # by `aclose`
             raise StopAsyncIteration from None
         finally:

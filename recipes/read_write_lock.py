@@ -33,8 +33,8 @@ from zkwire import ACL, Client, Transaction, join_path, validate_path
 # With prefer="readers", writers queue below this node before they take a ticket.  Its name has no sequence number, so
 # that no client takes the node itself for a ticket.
 _GATE: Final = "writers"
-# A writer writes into its ticket once: when it lets readers in.
-_LINKS: Final = 1
+# A writer writes into its ticket once: when it lets readers in.  Requests to give way may have taken some versions.
+_LINKS: Final = 8
 
 Preference = Literal["readers", "writers"]
 L = TypeVar("L", bound=Lease)

@@ -36,7 +36,7 @@ class TimedLease(Lease):
     the lease ends at the holder before another client may take the lock over.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_first_write", "_suspended", "_writer")
+    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_own_write", "_suspended", "_writer")
 
     def __init__(self, zk: Client, ticket: Ticket, limit: float, data: bytes) -> None:
         self._suspended = zk.machine_suspended()
@@ -46,10 +46,10 @@ class TimedLease(Lease):
         # The calls of `extend` that are under way: a timeout by which each is stopped as soon as the lease is over, and
         # until when the lease may be held once the server has answered it, on the lease's clock.
         self._extensions: dict[asyncio.Timeout, float] = {}
-        self._first_write: asyncio.Task[None] | None = None
+        self._own_write: asyncio.Task[None] | None = None
         super().__init__(zk, ticket)
         self._alarm = self._loop.call_later(min(limit, _LOOK_EVERY), self._check_limit)
-        self._first_write = self._loop.create_task(self._write_limit())
+        self._own_write = self._loop.create_task(self._write_limit())
 
     async def extend(self, limit: float) -> None:
         """Set a new limit: `limit` seconds from now.
@@ -146,11 +146,14 @@ class TimedLease(Lease):
     def _why_uncertain(self) -> str:
         return _LIMIT_PASSED if self._end <= self._now() else super()._why_uncertain()
 
+    def _on_asked(self) -> None:
+        self._own_write = self._loop.create_task(self._write_limit())
+
     def _on_end(self) -> None:
         self._alarm.cancel()
         # Not the task that runs: it is the one that has found the loss, and raises it.
-        if self._first_write is not None and self._first_write is not asyncio.current_task():
-            self._first_write.cancel()
+        if self._own_write is not None and self._own_write is not asyncio.current_task():
+            self._own_write.cancel()
         # A timeout, not task.cancel(): `extend` runs in the caller's task, which may be cancelled at the same moment,
         # for the same loss or from elsewhere.  asyncio.timeout takes back its own cancellation only.
         bounds, self._extensions = self._extensions, {}

@@ -16,7 +16,7 @@ from recipes.common.retrying import read_synced, result, until_answered
 from recipes.line import ticket_data
 from recipes.line.known import line_of
 from recipes.line.position import Position, permits_of
-from recipes.line.ticket import is_ticket, is_writer
+from recipes.line.ticket import ASKED, is_ticket, is_writer
 from zkwire import Client, GetData, Node, Stat, join_path
 
 _LONGEST: Final = 100  # characters of another client's data that an error message shows
@@ -82,6 +82,23 @@ class Contender(_Seen):
             sync and getData in one write, and a delete.
         """
         return await self._while_there(lambda zk, version: zk.delete(self.path, version))
+
+    async def ask(self) -> bool:
+        """Ask its client to give way, as Curator's Revoker does: `Lease.asked` returns there; nothing is taken.
+
+        The data of the node is replaced by b"__REVOKE__".  What a leader or a TimedLock has written is written again by
+        it.  A client that waits hears of it when it holds the lock.
+
+        Returns:
+            Whether it was still there.
+
+        Raises:
+            NoAuthError: if this client may not write into the node: by default only the client of the ticket may, if it
+                has an identity.
+
+        All else is as for `remove`, with a setData in place of the delete.
+        """
+        return await self._while_there(lambda zk, version: zk.set(self.path, ASKED, version))
 
     async def _while_there(self, act: Callable[[Client, int], Awaitable[object]]) -> bool:
         """Call `act` with the version of the node if that is the one that was seen; return whether it was there."""

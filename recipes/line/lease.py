@@ -11,14 +11,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from copy import copy
-from typing import ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from recipes.common.checks import same_loop
 from recipes.common.retrying import is_transient
 from recipes.common.waiting import LEAVES_WITHIN
 from recipes.line.contenders import describe_session
 from recipes.line.known import known_of
-from recipes.line.ticket import Ticket, VersionedWriter, WrittenOverError, yield_processor
+from recipes.line.ticket import ASKED, Ticket, VersionedWriter, WrittenOverError, yield_processor
 from zkwire import Client, Node, NoNodeError, SessionError, Transaction, Watch, WatchEventType, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
@@ -243,6 +243,30 @@ class Lease(Holding):
         if self._seconds_left() <= 0:
             raise copy(self._lose(self._why_uncertain()))  # each call would add its traceback to one object
 
+    async def asked(self) -> bool:
+        """Wait until another client asks to give way, by `Contender.ask` or Curator's Revoker; return True then.
+
+        The lease goes on: release it, as soon as the work allows, or do not.  Later calls return at once.
+
+        Returns:
+            False if the lease has ended and no client has asked before.
+
+        Raises:
+            RuntimeError: in another event loop.
+
+        Cancellation:
+            Harmless.
+
+        Requests:
+            None: a holder reads its node after each change anyway, from a tenth of a second after acquiring on.
+        """
+        same_loop(self._loop, self.path)
+        asked = self.ticket.until_asked()
+        if not self.is_over:
+            either: list[asyncio.Future[Any]] = [asked, self._until_over()]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return asked.done()
+
     # -- use --------------------------------------------------------------------------------------------------------
 
     def transaction(self) -> Transaction:
@@ -352,6 +376,9 @@ class Lease(Holding):
     def _on_end(self) -> None:
         """Clean up; called when the lease is released or lost, or another lease takes over its ticket."""
 
+    def _on_asked(self) -> None:
+        """Write again what others need to know; called when a request to give way has taken the place of the data."""
+
     def _become(self, lease: Lease) -> None:
         """Have `lease`, of the same ticket, replace this one in all bodies; this one counts as released."""
         self._depth = 0
@@ -427,6 +454,7 @@ class Lease(Holding):
             return
         error = request.exception()
         ticket = self.ticket
+        version = ticket.version
         if self.is_over or request is not ticket.watch_request:
             return
         ticket.watch_request = None
@@ -444,6 +472,8 @@ class Lease(Holding):
             assert ticket.watches is not None  # the request has set a watch
             ticket.is_watched = True
             ticket.watches.set_callback(self._watch_fired)
+            if ticket.version > version and request.result()[0].data == ASKED:
+                self._on_asked()
 
     def _watch_fired(self) -> None:
         watches = self.ticket.watches

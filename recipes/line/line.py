@@ -41,6 +41,9 @@ class Line:
         links: How many links the hash chain of a ticket's name has; 0 for a ticket that writes nothing into its node.
         creates_at_once: Whether a node that is not known to exist is created in the first write, or only when the
             server has said that it is missing.
+
+    Attributes:
+        data: Of the tickets' nodes.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Line:
         self._zk = zk.unlimited
         self.path = path
         self._prefix = prefix
-        self._data = or_described(data)
+        self.data: bytes = or_described(data)
         self._acl = acl
         self._parents_acl = OPEN_ACL if acl is None else acl
         self._own_acl: tuple[int, Sequence[ACL]] | None = None  # and for how many identities of the client
@@ -224,7 +227,7 @@ class Line:
             acl = self._ticket_acl()
             operations: list[Create | GetChildren | GetData] = [
                 *map(self._create_parent, parents),
-                Create(name, self._data, ephemeral=True, sequential=True, acl=acl, recover=True),
+                Create(name, self.data, ephemeral=True, sequential=True, acl=acl, recover=True),
             ]
             lists = not known.is_busy
             if lists:

@@ -364,6 +364,11 @@ class Promises:
         if name not in self._ends or self._ends[name][0] != version:
             self._ends[name] = version, end
 
+    def written_over(self, name: str, version: int) -> None:
+        """Record that `version` of the data of `name` says nothing: what was promised before still holds."""
+        if name in self._ends:
+            self._ends[name] = version, self._ends[name][1]
+
     def forget(self, name: str) -> None:
         """Forget what `name` has promised: it promises nothing, or is not waited for any more."""
         self._ends.pop(name, None)

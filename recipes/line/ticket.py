@@ -19,6 +19,7 @@ LOCK_PREFIX: Final = "lock-"  # Curator's; go-zk's and kezhuw's Rust locks can w
 READ_PREFIX: Final = "__READ__"
 WRITE_PREFIX: Final = "__WRIT__"
 _READERS: Final = (READ_PREFIX, "__rlock__")  # the second one is kazoo's
+ASKED: Final = b"__REVOKE__"  # in place of a ticket's data: its client is asked to give way, as by Curator's Revoker
 # Lets other processes that wait for this processor run first.  One deletion wakes two clients: the one that owns now,
 # and the one that looks ahead (or has just released).  The second has nothing urgent to do.  If both run on one machine
 # with few processors, the new owner would have to wait until the second has finished its work.
@@ -68,6 +69,7 @@ class Ticket:
         held_since: When the first lease of this ticket began, on the loop's clock.
         version: The version of the node's data, as far as this client knows what it has written.
         unanswered: The data of its write that is under way, or whose answer was lost: it may be the next version.
+        asked: Completed when another client asks to give way; None as long as that makes no difference to anyone.
     """
 
     node: TicketNode
@@ -78,16 +80,33 @@ class Ticket:
     held_since: float | None = None
     version: int = 0
     unanswered: bytes | None = None
+    asked: asyncio.Future[None] | None = None
 
     def is_own_data(self, node: Node) -> bool:
-        """Return whether this client has written the data that was read as `node`.
+        """Return whether this client has written the data that was read as `node`, or is asked there to give way.
 
         Each of its writes names the version that it replaces.  So all versions up to the last one are its own.
         """
         version = node.stat.version
         if version == self.version + 1 and node.data == self.unanswered:
             self.version, self.unanswered = version, None  # the write whose answer was lost
+        elif version > self.version and node.data == ASKED:
+            # It promises nothing to anyone, whatever was there before it, so it takes nothing from the holder.
+            self.version, self.unanswered = version, None
+            if not self.until_asked().done():
+                self.until_asked().set_result(None)
         return version <= self.version
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether another client has asked to give way."""
+        return self.asked is not None and self.asked.done()
+
+    def until_asked(self) -> asyncio.Future[None]:
+        """Return the future that is completed when another client asks to give way."""
+        if self.asked is None:
+            self.asked = asyncio.get_running_loop().create_future()
+        return self.asked
 
     def give_up(self) -> None:
         """Delete the node, as soon as a server can be reached, and drop the watches."""
@@ -146,25 +165,24 @@ class VersionedWriter:
 
     async def _write(self, data_of: Callable[[int], bytes | None]) -> None:
         ticket = self._ticket
-        await self._settle()
-        data = data_of(ticket.version + 1)
-        if data is None:
-            return
-        ticket.unanswered = data
-        try:
-            stat = await self._zk.set(ticket.node.path, data, ticket.version)
-        except ServerError as error:
-            ticket.unanswered = None
-            if isinstance(error, BadVersionError):
-                raise WrittenOverError from None
-            raise
-        ticket.version, ticket.unanswered = stat.version, None
+        if ticket.unanswered is not None:
+            await self._settle()
+        while (data := data_of(ticket.version + 1)) is not None:
+            ticket.unanswered = data
+            try:
+                stat = await self._zk.set(ticket.node.path, data, ticket.version)
+            except ServerError as error:
+                ticket.unanswered = None
+                if not isinstance(error, BadVersionError):
+                    raise
+                await self._settle()  # returns only if it was a request to give way
+            else:
+                ticket.version, ticket.unanswered = stat.version, None
+                return
 
     async def _settle(self) -> None:
-        """Find out what became of the write before, if it was cancelled or its answer was lost."""
+        """Find out what is in the node if a write was cancelled or refused, or its answer was lost."""
         ticket = self._ticket
-        if ticket.unanswered is None:
-            return
         path = ticket.node.path
         node = await read_after_loss(self._zk, path)
         if node is None:

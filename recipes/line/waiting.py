@@ -16,7 +16,7 @@ from recipes.line import ticket_data
 from recipes.line.contenders import diagnose_before, diagnose_read
 from recipes.line.known import KnownLine, Subscription
 from recipes.line.position import Position, Promises, Ranking, WeighedPosition, every_contender
-from recipes.line.ticket import Ticket, is_ticket, yield_processor
+from recipes.line.ticket import ASKED, Ticket, is_ticket, yield_processor
 from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
 
 _log = logging.getLogger(__name__)
@@ -392,7 +392,9 @@ class WaitingTicket:
             return
         diagnose_read(name, node, self._position)
         written = ticket_data.parse(name, node.data, node.stat.version)
-        if written is None or written.limit is None:
+        if node.data == ASKED:
+            self._promises.written_over(name, node.stat.version)
+        elif written is None or written.limit is None:
             self._promises.forget(name)
         else:
             end = asyncio.get_running_loop().time() + written.limit * _PATIENCE

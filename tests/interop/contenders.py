@@ -7,6 +7,7 @@ input, a line each: `RECIPE PATH NOTES ROUNDS NAME`.  For each it prints "done" 
 - lock, write, lead: get the lock, the lock for writing, or the leadership at PATH, read the node NOTES and set it to
   what it has read and a line with NAME, whatever its version; let go;
 - read: get the lock for reading, and see that NOTES does not change meanwhile; let go;
+- ask: ask all that hold or wait for the lock at PATH to give way; yield: get that lock, and let go when asked;
 - add, add8: add 1 to the counter of 4 or 8 bytes at PATH;
 - put: put the item NAME-0, the next time NAME-1 and so on, into the queue at PATH;
 - take: claim an item of that queue, create a node of its name below NOTES, and take it out.

@@ -42,6 +42,7 @@ TRIALS: Final = [
     Trial(("lock",), ("kazoo-as-curator", "curator", "go", "rust")),
     Trial(("write", "read"), ("curator",)),
     Trial(("write", "read"), ("kazoo",)),
+    Trial(("yield", "ask"), ("curator",)),
     Trial(("lead",), ("curator",)),
     Trial(("lead",), ("rust",)),
     Trial(("lead",), ("kazoo",)),
@@ -71,6 +72,8 @@ async def share(trial: Trial, commands: dict[str, Command], hosts: str) -> list[
         lacking = [contender.name for contender, recipe in orders if not await contender.obey(recipe, path, notes, 0)]
         if lacking:
             raise MissingError(f"{', '.join(lacking)}: no such recipe")
+        if "ask" in trial.recipes:
+            return [await asked(zk, path, notes, contenders[1])]
         await asyncio.gather(*(contender.obey(recipe, path, notes, ROUNDS) for contender, recipe in orders))
         if trial.recipes[0].startswith("add"):
             return [await counted(zk, path, ROUNDS * len(contenders))]
@@ -89,6 +92,24 @@ async def counted(zk: zkwire.Client, path: str, wanted: int) -> str:
     if count != wanted:
         raise FailedError(f"{wanted} additions have made {count}")
     return f"{count} additions, none lost"
+
+
+async def asked(zk: zkwire.Client, path: str, notes: str, other: Contender) -> str:
+    """Be asked to give way, and keep the lock until we do; then ask the other client, and get the lock."""
+    async with Lock(zk, path) as lease:
+        await other.obey("ask", path, notes, 1)
+        if not await lease.asked():
+            raise FailedError("our lease has ended, and was not asked")
+        yielding = asyncio.create_task(other.obey("yield", path, notes, 1))
+        await until_children(zk, path, 2)
+        lease.check()
+    while True:  # one that still waits when it is asked does not hear of it in Curator
+        holder = next((each for each in await Lock(zk, path).contenders() if each.owns), None)
+        if yielding.done() or (holder is not None and await holder.ask()):
+            break
+    await yielding
+    async with Lock(zk, path).hold(within=0):
+        return f"our holder was asked by {other.name}, and the other way round"
 
 
 async def taken(zk: zkwire.Client, notes: str, putters: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.concurrent.CountDownLatch;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
@@ -11,6 +12,7 @@ import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.retry.RetryOneTime;
 
@@ -38,6 +40,8 @@ public class Contender {
                 case "write" -> hold(new InterProcessReadWriteLock(zk, path).writeLock(), () -> note(notes, name));
                 case "read" -> hold(new InterProcessReadWriteLock(zk, path).readLock(), () -> look(notes));
                 case "lead" -> lead(path, notes, name);
+                case "ask" -> ask(path);
+                case "yield" -> yieldWhenAsked(path);
                 case "add" -> add(path);
                 case "add8" -> addLong(path);
                 default -> {
@@ -59,6 +63,19 @@ public class Contender {
         } finally {
             lock.release();
         }
+    }
+
+    private static void ask(String path) throws Exception {
+        for (String node : new InterProcessMutex(zk, path).getParticipantNodes()) {
+            Revoker.attemptRevoke(zk, node);
+        }
+    }
+
+    private static void yieldWhenAsked(String path) throws Exception {
+        CountDownLatch asked = new CountDownLatch(1);
+        InterProcessMutex lock = new InterProcessMutex(zk, path);
+        lock.makeRevocable(ignored -> asked.countDown());
+        hold(lock, asked::await);
     }
 
     private static void lead(String path, String notes, String name) throws Exception {

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from recipes.line.ticket import Ticket, TicketNode
+from recipes.line.ticket import ASKED, Ticket, TicketNode
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.recipes import no_task_stays, until_armed
 from zkwire import Client, GuaranteedDelete, Node, Stat, WatchSet
@@ -30,6 +30,8 @@ def read(data: bytes, version: int) -> Node:
         (2, b"new", b"new", 3, True, (3, None)),
         (2, b"new", b"theirs", 3, False, (2, b"new")),
         (2, b"new", b"new", 4, False, (2, b"new")),
+        (2, None, ASKED, 2, True, (2, None)),
+        (2, b"new", ASKED, 4, True, (4, None)),
     ],
 )
 async def test_data_is_our_own_up_to_the_last_version_that_this_client_has_written(
@@ -40,6 +42,9 @@ async def test_data_is_our_own_up_to_the_last_version_that_this_client_has_writt
         ticket.version, ticket.unanswered = known, unanswered
     assert ticket.is_own_data(read(data, version)) is is_own
     assert (ticket.version, ticket.unanswered) == after
+    assert ticket.is_asked is (data == ASKED and version > known)
+    assert ticket.is_own_data(read(ASKED, 5))  # asked once more, or for the first time
+    assert ticket.until_asked().done()
 
 
 async def a_ticket(zk: Client, path: str) -> Ticket:

@@ -11,6 +11,7 @@ from unittest.mock import patch
 from recipes import Election, Lock, MultiLock, ReadWriteLock, ReentrantLock, Semaphore, Term, TimedLock, TryLock
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
+from recipes.line.ticket import ASKED
 from tests.recipes.plays.entry import CANCEL, CUT, EVERY, EXPIRE, FORBID, Entry
 from tests.support.everywhere import Play, Scene
 from tests.support.locks import hung, start_waiting, taken, watch_count
@@ -284,6 +285,32 @@ async def remove_the_holder(stage: Scene) -> None:
 async def see_it_removed(stage: Scene) -> None:
     await stage.kept["holder"].remove()
     await hold_a_lock(stage)
+
+
+async def ask_the_holder(stage: Scene) -> None:
+    assert await stage.kept["holder"].ask()
+    assert await stage.kept["lease"].asked()
+    await stage.kept["lease"].release()
+
+
+async def see_it_asked(stage: Scene) -> None:
+    await stage.kept["holder"].ask()
+    await stage.kept["lease"].release()
+    await hold_a_lock(stage)
+
+
+async def lead_and_be_asked(stage: Scene) -> None:
+    term = await Election(stage.zk, stage.path, b"1").acquire()
+    try:
+        await until(lambda: watch_count(stage.zk) == 1 or term.is_over)
+        await stage.other.set(term.path, ASKED)
+        if await term.asked():
+            await term.set(b"2")
+            assert (await stage.other.get(term.path)).data == b"2"
+    except NoNodeError:
+        assert await term.lost() is not None
+    finally:
+        await term.release()
 
 
 # -- foreign nodes ----------------------------------------------------------------------------------------------------
@@ -599,6 +626,8 @@ ENTRIES: Final = [
         most=60,
     ),
     Entry("lock, its holder removed", remove_the_holder, EVERY, look_at_a_holder, see_it_removed, steps=3),
+    Entry("lock, its holder asked", ask_the_holder, EVERY, look_at_a_holder, see_it_asked, steps=3),
+    Entry("leadership, asked to give way", lead_and_be_asked, _BUT_CANCEL, None, _LEAD, steps=5, lost=LOST),
     Entry(
         "read lock, tried after a downgrade", try_to_read_after_a_downgrade, EVERY - {FORBID}, lost=LOST, is_slow=True
     ),

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import zkwire
 from recipes import Lock, LockLostError, ReentrantLock, TryLock
+from recipes.line.lease import WRITTEN_OVER
 from recipes.line.locking import Locking
 from recipes.try_lock import LockTakenError
 from tests.simulation.checks import Guard
@@ -38,15 +39,16 @@ class HeldScenario(Scenario):
     Steps: "hold" for so long, and ask the leader each `other` seconds meanwhile, unless that is 0; "try", and hold if
     it was free; "wait" for so long; "plain" holds by a plain `async with`; "guard" writes meanwhile while the lease
     stands; "steal" has another task release the lease; "poll" tries again and again, each `other` seconds, until it
-    holds; "look" lists the contenders; "remove" removes the first of them.  Where there is more than one thing to
-    acquire, a word for it, one of `whats`, comes first.
+    holds; "look" lists the contenders; "remove" removes the first of them, "ask" asks
+    them to give way, which ends no lease.  Where there is more than one thing to acquire, a word for it, one of
+    `whats`, comes first.
 
     A subclass says what is acquired (`locking`) and which guards watch it (`watched`), and may give the holder more to
     do (`body`).
     """
 
     kinds = dict.fromkeys(("wait", "try", "cancel hold", "plain", "guard", "look"), 1.0) | {"hold": 6, "pause": 2}
-    kinds |= {"poll": 0.3, "steal": 0.3, "remove": 0.3}
+    kinds |= {"poll": 0.3, "steal": 0.3, "remove": 0.3, "ask": 1}
     count = (1, 4)
     lists: ClassVar[Sequence[int]] = (1, 1, 1, 1, 2)
     others = {"wait": (0.0, 0.001, 0.01, 1.0, 5.0), "poll": (0.05, 0.5)}
@@ -108,7 +110,7 @@ class HeldScenario(Scenario):
             await self._hold(player, step, None, release)
 
     async def _hold(self, player: Player, step: Step, within: float | None, beside: Beside | None = None) -> None:
-        with suppress(LockLostError, LockTakenError):
+        try:
             async with self.locking(player, step.what).hold(within=within) as lease:
                 other = None if beside is None else asyncio.ensure_future(beside(player, lease))
                 try:
@@ -117,6 +119,11 @@ class HeldScenario(Scenario):
                     if other is not None:
                         other.cancel()
                         await asyncio.wait([other])
+        except LockTakenError:
+            pass
+        except LockLostError as error:
+            if error.why == WRITTEN_OVER and not any(each.kind == "write" for each in self.stage.schedule.faults):
+                self.stage.fail(f"{player.actor.name}: only requests to give way were written into {error.path}")
 
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
         """Do what a holder does."""
@@ -136,6 +143,11 @@ class HeldScenario(Scenario):
                 for guard in self.stage.guards:
                     guard.deleted(holder.path)
                 await holder.remove()
+
+    async def do_ask(self, player: Player, step: Step) -> None:
+        with passing():
+            for each in await self.locking(player, step.what).contenders():
+                await each.ask()
 
     async def do_poll(self, player: Player, step: Step) -> None:
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""

@@ -1,0 +1,112 @@
+"""Asking a holder to give way: the holder is told, and nothing is taken."""
+
+import asyncio
+
+import pytest
+
+from recipes import Election, Lock, LockLostError, ReadWriteLock, TimedLock
+from recipes.line.ticket import ASKED
+from tests.recipes.line.test_foreign_data import Make, every_kind
+from tests.support.everywhere import nothing_stays, scene
+from tests.support.locks import hung, start_waiting
+from tests.support.recipes import outcome, two_clients, until, until_line
+from zkwire import Client
+from zkwire.testing import RealServer
+
+pytestmark = pytest.mark.limit(40)
+
+
+@every_kind
+async def test_the_holder_is_told_and_nothing_is_taken(zookeeper: RealServer, path: str, make: Make) -> None:
+    """The holder is told; nothing is taken."""
+    async with two_clients(zookeeper) as (zk, other):
+        lease = await make(zk, path).acquire()
+        asked = asyncio.create_task(lease.asked())
+        (holder,) = await make(other, path).contenders()
+        for _ in range(3):
+            assert await holder.ask()
+        await other.set(lease.path, b"__REVOKE__")  # as Curator's Revoker does
+        assert await asked
+        assert await lease.asked()
+        lease.check()
+        await lease.release()
+        assert not await holder.ask()
+
+
+async def test_who_is_not_asked_hears_of_the_end() -> None:
+    async with scene() as stage:
+        lease = await Lock(stage.zk, stage.path).acquire()
+        cancelled, waiting = (asyncio.create_task(lease.asked()) for _ in range(2))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        assert isinstance(await outcome(cancelled), asyncio.CancelledError)
+        await lease.release()
+        assert not await waiting
+        assert not await lease.asked()
+        with pytest.raises(RuntimeError, match=lease.path):
+            await asyncio.to_thread(asyncio.run, lease.asked())
+        await nothing_stays(stage)
+
+
+async def test_a_waiter_keeps_its_place_and_is_told_when_it_holds() -> None:
+    async with scene() as stage, asyncio.TaskGroup() as tasks:
+        first = await Lock(stage.other, stage.path).acquire()
+        waiter = await start_waiting(stage.zk, Election(stage.zk, stage.path, b"host-1"), 2)
+        (_, waits) = await Lock(stage.other, stage.path).contenders()
+        await waits.ask()
+        last = tasks.create_task(Lock(stage.other, stage.path).acquire())
+        await until_line(stage.other, stage.path, 3)
+        await first.release()
+        term = await waiter
+        assert (term.path, await term.asked(), last.done()) == (waits.path, True, False)
+        await until_data(stage.other, term.path, b"host-1")
+        await term.release()
+        await (await last).release()
+
+
+async def until_data(zk: Client, path: str, data: bytes) -> None:
+    async def is_there() -> bool:
+        return (await zk.get(path)).data.startswith(data)
+
+    await until(is_there)
+
+
+async def test_what_a_holder_has_written_is_written_again_and_its_next_write_is_made() -> None:
+    async with scene() as stage:
+        term = await Election(stage.zk, stage.path, b"host-1").acquire()
+        for data in b"host-1", b"ready":
+            await stage.other.set(term.path, ASKED)
+            if data == b"ready":
+                await term.set(data)  # does not know of the request yet
+                assert (await stage.other.get(term.path)).data == data
+                assert await term.asked()
+                await stage.other.set(term.path, ASKED)
+            await until_data(stage.other, term.path, data)
+        await term.release()
+        timed = await TimedLock(stage.zk, stage.path, 60.5, data=b"").acquire()
+        for _ in range(2):
+            await stage.other.set(timed.path, ASKED)
+            await until_data(stage.other, timed.path, b"zkwire limit 60.")
+        await stage.other.set(timed.path, ASKED)
+        await timed.extend(45.5)
+        await until_data(stage.other, timed.path, b"zkwire limit 45.")
+        await timed.release()
+
+
+async def test_a_hung_holder_that_is_asked_is_taken_over_when_its_promise_is_broken() -> None:
+    async with scene() as stage:
+        node = await hung(stage.other, stage.path, 1.0)
+        waiter = await start_waiting(stage.zk, Lock(stage.zk, stage.path), 2)
+        await stage.other.set(node, ASKED)
+        await (await asyncio.wait_for(waiter, 5)).release()
+
+
+async def test_a_writer_that_was_asked_lets_readers_in() -> None:
+    async with scene() as stage:
+        writer = await ReadWriteLock(stage.zk, stage.path).write().acquire()
+        for _ in range(3):
+            await stage.other.set(writer.path, ASKED)
+        read_lease = await writer.downgrade()
+        await (await ReadWriteLock(stage.other, stage.path).read().acquire(within=5)).release()
+        await read_lease.release()
+        assert not isinstance(await read_lease.lost(), LockLostError)
