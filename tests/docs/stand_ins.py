@@ -1,7 +1,7 @@
 """A program of docs/examples without the package that it needs: what it does with ZooKeeper, and with its store.
 
 `python -m tests.docs.stand_ins orders HOSTS` places the orders whose ids it reads, one a line, and prints each answer.
-`make thirdparty` runs the same programs with FastAPI, Django and aiohttp.
+`make thirdparty` runs the same programs with those packages.
 """
 
 import asyncio
