@@ -15,14 +15,16 @@ import pytest
 from tests.docs.programs import EXAMPLES, ROOT
 from zkwire.testing import RealServer
 
+DRIVER = "tooz_driver"
+
 
 @pytest.mark.limit(600)
 async def test_the_tests_of_tooz_pass(tmp_path: Path) -> None:
     """All that tooz has for a driver; those skipped are for drivers that live by heartbeats, or other drivers."""
-    installed = tmp_path / "tooz_driver-1.dist-info"
+    installed = tmp_path / f"{DRIVER}-1.dist-info"
     installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: tooz_driver\nVersion: 1\n")
-    (installed / "entry_points.txt").write_text("[tooz.backends]\nzkwire = tooz_driver:Driver\n")
+    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {DRIVER}\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text(f"[tooz.backends]\nzkwire = {DRIVER}:Driver\n")
     async with RealServer(fsync=False) as server:
         environment = os.environ | {
             "TOOZ_TEST_URL": f"zkwire://{server.hosts}",
