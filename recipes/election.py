@@ -99,7 +99,7 @@ class Term(Lease):
             nonlocal expected
             expected = expected or version
             # A later version: the answer was lost, and our data is there, unless a request to give way took its place.
-            return content if not self.is_over and (version == expected or self.ticket.is_asked) else None
+            return content if not self.is_over and (version == expected or self._ticket.is_asked) else None
 
         await self._write(self._writer, data_of)
         self.check()
@@ -116,7 +116,7 @@ class Term(Lease):
         if self._loss is None:
             _log.info("has resigned: %s", self.path)
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Start to resign, unless the body is entered and resigns at its end; called when the caller dropped Terms."""
         if not self.is_over and not self._is_entered:
             # The event loop has a strong reference to this task through the answer that it waits for.
@@ -353,7 +353,7 @@ class Terms:
         # The loop was left by `break`.  The garbage collector may run in any thread; the term must be resigned in the
         # event loop's.
         if self._term is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._term.abandon)
+            self._loop.call_soon_threadsafe(self._term._abandon)
 
     def __aiter__(self) -> Self:
         return self

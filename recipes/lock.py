@@ -199,7 +199,7 @@ class ReentrantLock(Lock):
         lease = self._held
         if lease is None or lease.is_released or self._owner is not asyncio.current_task():
             return None
-        lease.acquired_again()
+        lease._acquired_again()
         return lease
 
     def _first(self, lease: L) -> L:

@@ -33,7 +33,7 @@ class MultiLease(Holding):
         self._leases = dict(leases)
         self.leases: MappingProxyType[str, Lease] = MappingProxyType(self._leases)
         for lease in self._leases.values():
-            lease.enter_body(self)
+            lease._enter_body(self)
 
     def __repr__(self) -> str:
         return f"<MultiLease of {', '.join(map(repr, self.leases.values()))}>"
@@ -60,11 +60,11 @@ class MultiLease(Holding):
         for lease in self._leases.values():
             lease.check()
 
-    def find_loss(self) -> LockLostError | None:
+    def _find_loss(self) -> LockLostError | None:
         """Find out whether each lock is still held; return the error of the first that was lost, None if all are."""
         if not self.is_over:
             for lease in self._leases.values():
-                lease.find_loss()  # calls our `interrupt` if it finds a loss
+                lease._find_loss()  # calls our `_interrupt` if it finds a loss
         return self._loss
 
     def transaction(self) -> Transaction:
@@ -73,9 +73,9 @@ class MultiLease(Holding):
         It belongs to the present session, because the nodes do.  See Client.transaction.
         """
         leases = tuple(self._leases.values())
-        transaction = self._zk.transaction(session_id=leases[0].ticket.node.session_id)
+        transaction = self._zk.transaction(session_id=leases[0]._ticket.node.session_id)
         for lease in leases:
-            lease.guard(transaction)
+            lease._guard(transaction)
         return transaction
 
     async def release(self) -> None:
@@ -88,25 +88,25 @@ class MultiLease(Holding):
             The locks are released anyway.
         """
         same_loop(self._loop, self._described)
-        if self.is_released or await self.is_left_to_bodies():
+        if self.is_released or await self._is_left_to_bodies():
             return
         self._depth = 0
         for lease in self._leases.values():
-            lease.leave_body(self)
+            lease._leave_body(self)
         releasing = start_release(self._leases.values())
         self._wake_lost(releasing)
         await asyncio.shield(releasing)
 
     # -- as the body of each of its leases ----------------------------------------------------------------------------
 
-    def interrupt(self, loss: LockLostError) -> None:
+    def _interrupt(self, loss: LockLostError) -> None:
         """Record the loss of one of the locks, and interrupt the bodies; called by the lease that is lost."""
         if self._loss is None:
             self._loss = loss
             self._wake_lost()
-            self._interrupt(loss)
+            self._interrupt_bodies(loss)
 
-    def go_on_under(self, lease: Lease, before: Lease) -> None:
+    def _go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace `before` by `lease`; called by `before` when it is downgraded."""
         for path, held in list(self._leases.items()):
             if held is before:

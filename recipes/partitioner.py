@@ -124,7 +124,7 @@ class _Holding(Generic[P]):
         The event loop may have been blocked since the lock was acquired.
         """
         lease = self.lease
-        return self._is_wanted and not self._was_lost and lease is not None and lease.find_loss() is None
+        return self._is_wanted and not self._was_lost and lease is not None and lease._find_loss() is None
 
     def want(self, tasks: asyncio.TaskGroup | None) -> None:
         """Hold the lock in a task of the group `tasks`; None: release it once the body does not use the partition."""

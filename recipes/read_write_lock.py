@@ -95,14 +95,14 @@ class WriteLease(Lease):
         if self.is_released:
             raise RuntimeError(f"the lock node {self.path} was released while it was downgraded")
         self._finish()
-        lease = Lease(self._zk, self.ticket)
+        lease = Lease(self._zk, self._ticket)
         self._become(lease)
         self._holders.replace(self, lease)
         return lease
 
     def _shared_data(self, version: int) -> bytes | None:
         """Return the data that lets readers in; None if it has been written already, or the lease is over."""
-        chain = self.ticket.node.chain
+        chain = self._ticket.node.chain
         link = None if chain is None or self.is_over else chain.link(version)
         return None if link is None else ticket_data.shared(link, self._data)
 
@@ -120,14 +120,14 @@ class WriteLease(Lease):
         self._check_exclusive()
         super().check()
 
-    def guard(self, transaction: Transaction) -> None:
-        """Do the same as Lease.guard.
+    def _guard(self, transaction: Transaction) -> None:
+        """Do the same as Lease._guard.
 
         Raises:
             RuntimeError: if `downgrade` was called.
         """
         self._check_exclusive()
-        super().guard(transaction)
+        super()._guard(transaction)
 
     def _check_exclusive(self) -> None:
         if not self._is_exclusive and self._loss is None:
@@ -256,7 +256,7 @@ class _ReadLock(_Side[Lease]):
                 f"downgrade() of that lease"
             )
         if held is not None:
-            held.acquired_again()
+            held._acquired_again()
         return held
 
     def _lease(self, ticket: Ticket) -> Lease:

@@ -130,7 +130,7 @@ class TimedLease(Lease):
             self._lose(_LIMIT_PASSED)
         if self.is_over:
             return None
-        chain = self.ticket.node.chain
+        chain = self._ticket.node.chain
         link = None if chain is None else chain.link(version)
         if link is not None:
             return ticket_data.limited(left, link, self._data)

@@ -199,7 +199,7 @@ class _UnnumberedLease(Lease):
 
         Without the session, a transaction of an expired lease would be carried out under the next holder's node.
         """
-        transaction = self._zk.transaction(session_id=self.ticket.node.session_id)
+        transaction = self._zk.transaction(session_id=self._ticket.node.session_id)
         transaction.check(self.path)
         return transaction
 

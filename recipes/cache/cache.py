@@ -70,9 +70,9 @@ class ChangeStream:
     def close(self) -> None:
         """End the iteration at once; pending changes are dropped."""
         self._pending.clear()
-        self.end(None)
+        self._end(None)
 
-    def deliver(self, changes: Sequence[CacheChange]) -> None:
+    def _deliver(self, changes: Sequence[CacheChange]) -> None:
         """Add changes to the pending ones; called by the cache."""
         if self._is_closed:
             return
@@ -88,7 +88,7 @@ class ChangeStream:
                 self._pending.pop(path, None)  # the node is again as the reader has seen it
         self._wake()
 
-    def end(self, error: BaseException | None) -> None:
+    def _end(self, error: BaseException | None) -> None:
         """End the iteration after the pending changes, with `error` if it is not None; called by the cache."""
         self._is_closed = True
         self._error = error
@@ -254,7 +254,7 @@ class Cache:
         stream = ChangeStream(self, self._mirror.nodes if initial else ())
         self._streams.add(stream)
         if self._task is not None and self._task.done():
-            stream.end(_failure(self._task))
+            stream._end(_failure(self._task))
         return stream
 
     # -- following the server -----------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class Cache:
     def _deliver(self, changes: list[CacheChange]) -> None:
         if changes:
             for stream in list(self._streams):
-                stream.deliver(changes)
+                stream._deliver(changes)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -375,7 +375,7 @@ class Cache:
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self._completed.set()  # so that entering does not wait any longer
         for stream in list(self._streams):
-            stream.end(_failure(task))
+            stream._end(_failure(task))
 
     def _check_entered(self) -> None:
         if not self._is_entered:

@@ -147,7 +147,7 @@ class Command:
                     ended = await self._answer(started["group"])
         finally:
             self.signals.forward = None
-        loss = lease.find_loss()
+        loss = lease._find_loss()
         why = loss.why if loss else _NOT_CONFIRMED if ended["early"] else None
         return Ended(ended["status"], why, "group" in started)
 

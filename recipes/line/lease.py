@@ -50,13 +50,13 @@ class LockLostError(ZooKeeperError):
 class Body(Protocol):
     """The code that runs while a lease is held, usually the body of an `async with`."""
 
-    def interrupt(self, loss: LockLostError) -> None:
+    def _interrupt(self, loss: LockLostError) -> None:
         """Stop the body, because the lease is lost; called once, for inner bodies first."""
 
-    def give_back(self, error: LockLostError) -> bool:
+    def _give_back(self, error: LockLostError) -> bool:
         """Stop the body if another task than the present one runs it; return whether it is so."""
 
-    def go_on_under(self, lease: Lease, before: Lease) -> None:
+    def _go_on_under(self, lease: Lease, before: Lease) -> None:
         """Replace the lease `before` by `lease`, which is the one to release from now on."""
 
 
@@ -107,7 +107,7 @@ class Holding:
         """Return how many seconds the lease lasts for certain; 0 once it is over.  Kinds of leases may shorten it."""
         raise NotImplementedError
 
-    def find_loss(self) -> LockLostError | None:
+    def _find_loss(self) -> LockLostError | None:
         """Lose the lease if it is not certain any more; return its loss, None if it is not lost."""
         raise NotImplementedError
 
@@ -132,31 +132,31 @@ class Holding:
 
     # -- bodies -----------------------------------------------------------------------------------------------------
 
-    def enter_body(self, body: Body) -> None:
+    def _enter_body(self, body: Body) -> None:
         """Have `body` interrupted when the lease is lost."""
         self._bodies.append(body)
 
-    def leave_body(self, body: Body) -> LockLostError | None:
-        """Undo `enter_body`; return the loss of the lease, None if it is not lost."""
+    def _leave_body(self, body: Body) -> LockLostError | None:
+        """Undo `_enter_body`; return the loss of the lease, None if it is not lost."""
         self._bodies.remove(body)
-        return self.find_loss()
+        return self._find_loss()
 
-    def _interrupt(self, loss: LockLostError) -> None:
+    def _interrupt_bodies(self, loss: LockLostError) -> None:
         for body in reversed(self._bodies):
-            body.interrupt(loss)
+            body._interrupt(loss)
 
-    def give_back(self, error: LockLostError) -> bool:
+    def _give_back(self, error: LockLostError) -> bool:
         """Stop the bodies that other tasks run, the innermost first; return whether there are any."""
-        found = [body.give_back(error) for body in reversed(self._bodies)]  # all of them are asked
+        found = [body._give_back(error) for body in reversed(self._bodies)]  # all of them are asked
         return any(found)
 
-    async def is_left_to_bodies(self) -> bool:
+    async def _is_left_to_bodies(self) -> bool:
         """Stop the bodies that other tasks run, and wait for them; return whether there are any: their ends release.
 
         It waits until they have ended and the nodes are gone, but not for long if a body does not end: the body may be
         waiting for the very task that calls this.
         """
-        if self.is_released or not self.give_back(LockLostError(self._described, GIVEN_BACK)):
+        if self.is_released or not self._give_back(LockLostError(self._described, GIVEN_BACK)):
             return False
         if self._loss is None:
             over = self._until_over()
@@ -192,14 +192,14 @@ class Lease(Holding):
             loss.
     """
 
-    __slots__ = ("_is_awaited", "_session_id", "_successors", "_unwatched", "path", "ticket", "token")
+    __slots__ = ("_is_awaited", "_session_id", "_successors", "_ticket", "_unwatched", "path", "token")
 
     def __init__(
         self, zk: Client, ticket: Ticket, successors: Successors | None = None, *, is_awaited: bool = True
     ) -> None:
         self.path: str = ticket.node.path
         super().__init__(zk, self.path)
-        self.ticket: Ticket = ticket
+        self._ticket: Ticket = ticket
         self.token: int = ticket.node.token
         self._session_id = ticket.node.session_id
         self._is_awaited = is_awaited  # whether another client may wait until the node is gone
@@ -261,7 +261,7 @@ class Lease(Holding):
             None: a holder reads its node after each change anyway, from a tenth of a second after acquiring on.
         """
         same_loop(self._loop, self.path)
-        asked = self.ticket.until_asked()
+        asked = self._ticket.until_asked()
         if not self.is_over:
             either: list[asyncio.Future[Any]] = [asked, self._until_over()]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -272,10 +272,10 @@ class Lease(Holding):
     def transaction(self) -> Transaction:
         """Return a transaction that is carried out only while the lock's node exists; see Client.transaction."""
         transaction = self._zk.transaction()
-        self.guard(transaction)
+        self._guard(transaction)
         return transaction
 
-    def guard(self, transaction: Transaction) -> None:
+    def _guard(self, transaction: Transaction) -> None:
         """Have `transaction` carried out only while the lock's node exists."""
         transaction.check(self.path)
 
@@ -301,17 +301,17 @@ class Lease(Holding):
         """
         if asyncio.get_running_loop() is not self._loop:
             same_loop(self._loop, self.path)  # raises the error
-        if self._depth > len(self._bodies) or not await self.is_left_to_bodies():
-            await self.release_at_once()
+        if self._depth > len(self._bodies) or not await self._is_left_to_bodies():
+            await self._release_at_once()
 
-    async def release_at_once(self) -> None:
+    async def _release_at_once(self) -> None:
         """Do the same as `release`, but leave the bodies alone."""
         if self._depth == 0:
             return
         self._depth -= 1
         if self._depth:
             return
-        successors, ticket = self._successors, self.ticket
+        successors, ticket = self._successors, self._ticket
         if self._loss is not None:
             if successors is not None:
                 successors.pass_turn()
@@ -342,13 +342,13 @@ class Lease(Holding):
             if ticket.watches is not None:
                 ticket.watches.cancel()
 
-    def leave_node(self) -> None:
+    def _leave_node(self) -> None:
         """End a lease that is not over, as `release` does, but leave its node and its watches to the caller."""
         self._depth = 0
         self._finish()
-        self.ticket.cancel_watch_request()
+        self._ticket.cancel_watch_request()
 
-    def acquired_again(self) -> None:
+    def _acquired_again(self) -> None:
         """Count one more acquire, for a re-entrant lock.
 
         Raises:
@@ -359,8 +359,8 @@ class Lease(Holding):
 
     # -- the end, and what kinds of leases add to it ------------------------------------------------------------------
 
-    def find_loss(self) -> LockLostError | None:
-        """Do the same as Holding.find_loss."""
+    def _find_loss(self) -> LockLostError | None:
+        """Do the same as Holding._find_loss."""
         if self._seconds_left() <= 0:
             self._lose(self._why_uncertain())
         return self._loss
@@ -383,8 +383,8 @@ class Lease(Holding):
         """Have `lease`, of the same ticket, replace this one in all bodies; this one counts as released."""
         self._depth = 0
         for body in self._bodies:
-            lease.enter_body(body)
-            body.go_on_under(lease, self)
+            lease._enter_body(body)
+            body._go_on_under(lease, self)
         self._bodies.clear()
 
     async def _write(self, writer: VersionedWriter, data_of: Callable[[int], bytes | None]) -> None:
@@ -409,9 +409,9 @@ class Lease(Holding):
         self._finish()
         if why is not DELETED and self._zk.session_id == self._session_id:
             # The session may well be alive on the server.  Others must not wait for a node without a holder.
-            self.ticket.removal.start()
-        self.ticket.unwatch()
-        self._interrupt(self._loss)
+            self._ticket.removal.start()
+        self._ticket.unwatch()
+        self._interrupt_bodies(self._loss)
         _log.warning("lost the %s %s: %s", self._noun, self.path, why)
         return self._loss
 
@@ -423,11 +423,11 @@ class Lease(Holding):
         """
         self._zk.release_certainty()
         self._zk.on_uncertain.discard(self._certainty_ended)
-        if self.ticket.watches is not None:
-            self.ticket.watches.set_callback(None)
+        if self._ticket.watches is not None:
+            self._ticket.watches.set_callback(None)
         self._unwatched.discard(self._watch_own_node)
-        if self.ticket.watch_request is not None:
-            self.ticket.watch_request.remove_done_callback(self._watch_answered)
+        if self._ticket.watch_request is not None:
+            self._ticket.watch_request.remove_done_callback(self._watch_answered)
         if self._over is not None:
             self._over.set_result(gone)
         self._on_end()
@@ -438,11 +438,11 @@ class Lease(Holding):
         if self._zk.certain_for(self._session_id) > 0:  # an answer has arrived since this was scheduled
             self._zk.on_uncertain.add(self._certainty_ended)
         else:
-            self.find_loss()
+            self._find_loss()
 
     def _watch_own_node(self) -> None:
         """Send the request that reads and watches the ticket's own node; an earlier one counts no more."""
-        ticket = self.ticket
+        ticket = self._ticket
         if ticket.watches is None:
             ticket.watches = WatchSet()
         asked = self._zk.get_and_watch(self.path, into=ticket.watches)
@@ -453,7 +453,7 @@ class Lease(Holding):
         if request.cancelled():
             return
         error = request.exception()
-        ticket = self.ticket
+        ticket = self._ticket
         version = ticket.version
         if self.is_over or request is not ticket.watch_request:
             return
@@ -476,7 +476,7 @@ class Lease(Holding):
                 self._on_asked()
 
     def _watch_fired(self) -> None:
-        watches = self.ticket.watches
+        watches = self._ticket.watches
         assert watches is not None  # one of them has fired
         try:
             # Watches on blockers from the time of waiting may still fire: they mean nothing to a holder.
@@ -489,5 +489,5 @@ class Lease(Holding):
         elif events:
             # The node's data has changed, which uses up the watch.  It also uses up a watch whose request is still
             # unanswered here, so a request that is under way does not make this one superfluous.
-            self.ticket.is_watched = False
+            self._ticket.is_watched = False
             self._watch_own_node()

@@ -29,11 +29,11 @@ _LATE: Final = 10.0  # seconds: an operator wants to hear of a lock for which a 
 class Held(Protocol):
     """A lease, as far as an `async with` knows it."""
 
-    def enter_body(self, body: Body, /) -> None:
+    def _enter_body(self, body: Body, /) -> None:
         """Have `body` interrupted when the lease is lost."""
 
-    def leave_body(self, body: Body, /) -> LockLostError | None:
-        """Undo `enter_body`; return the loss of the lease, None if it is not lost."""
+    def _leave_body(self, body: Body, /) -> LockLostError | None:
+        """Undo `_enter_body`; return the loss of the lease, None if it is not lost."""
 
     async def release(self) -> None:
         """Release the lock."""
@@ -76,11 +76,11 @@ class Hold(Generic[H]):
             _stop_outer_body(task, passes_cancellation=isinstance(error, asyncio.CancelledError))
             raise
         self._cancelling = task.cancelling()
-        self.loss: LockLostError | None = None
-        self.cancellations: int = 0  # of the body, by this hold
+        self._loss: LockLostError | None = None
+        self._cancellations: int = 0  # of the body, by this hold
         self._lease = lease
         _ENTERED.setdefault(task, []).append(self)
-        lease.enter_body(self)
+        lease._enter_body(self)
         return lease
 
     async def __aexit__(
@@ -90,9 +90,9 @@ class Hold(Generic[H]):
         if lease is None or task is None:
             raise RuntimeError("left without having been entered")
         self._lease = self._task = None
-        loss = lease.leave_body(self)  # of the lease itself; it is None if another task has released it
+        loss = lease._leave_body(self)  # of the lease itself; it is None if another task has released it
         self._leave(task)
-        ours = self.cancellations > 0 and self._take_back_cancellations(task) and kind is asyncio.CancelledError
+        ours = self._cancellations > 0 and self._take_back_cancellations(task) and kind is asyncio.CancelledError
         passes_cancellation = kind is asyncio.CancelledError and not ours
         try:
             await lease.release()
@@ -103,39 +103,39 @@ class Hold(Generic[H]):
             if task in _ENTERED:
                 _stop_outer_body(task, passes_cancellation=passes_cancellation)
         if ours:
-            loss = loss or self.loss
+            loss = loss or self._loss
         elif kind is not None and not isinstance(error, SessionError):
             loss = None
         if loss is not None:
             raise loss from error
 
-    def go_on_under(self, lease: Held, before: Held) -> None:
+    def _go_on_under(self, lease: Held, before: Held) -> None:
         """Release `lease` at the end of the body, in place of the lease that the body began with."""
         self._lease = lease
 
-    def interrupt(self, loss: LockLostError) -> None:
+    def _interrupt(self, loss: LockLostError) -> None:
         """Have the task of the body cancelled; called when the lease is lost.
 
         If an inner body of the task is cancelled for this loss already, the end of that body cancels this one.  If the
         task itself has found the loss, for example by `check`, it gets the error in place.
         """
-        self.loss = loss
+        self._loss = loss
         task = self._task
         if task is not None and task is not asyncio.current_task():
             holds = _ENTERED[task]
-            if not any(inner.loss is loss for inner in holds[holds.index(self) + 1 :]):
+            if not any(inner._loss is loss for inner in holds[holds.index(self) + 1 :]):
                 self._cancel_body()
 
-    def give_back(self, error: LockLostError) -> bool:
+    def _give_back(self, error: LockLostError) -> bool:
         """Have the task of the body cancelled if it is another one that still runs, once; return whether it is so."""
         task = self._task
         if task is None or task.done() or task is asyncio.current_task():
             return False
-        if self.loss is None:
-            self.interrupt(error)
+        if self._loss is None:
+            self._interrupt(error)
         return True
 
-    def cancel_body_soon(self) -> None:
+    def _cancel_body_soon(self) -> None:
         """Cancel the task in the next turn of the event loop, unless the body has ended by then."""
         if self._cancelling_soon is None and self._task is not None:
             self._cancelling_soon = self._task.get_loop().call_soon(self._cancel_body)
@@ -143,7 +143,7 @@ class Hold(Generic[H]):
     def _cancel_body(self) -> None:
         self._cancelling_soon = None
         if self._task is not None:
-            self.cancellations += 1
+            self._cancellations += 1
             self._task.cancel()
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
@@ -164,7 +164,7 @@ class Hold(Generic[H]):
         """
         if task is not asyncio.current_task():
             return False
-        for _ in range(self.cancellations):
+        for _ in range(self._cancellations):
             task.uncancel()
         return task.cancelling() <= self._cancelling
 
@@ -181,9 +181,9 @@ def _stop_outer_body(task: asyncio.Task[Any], *, passes_cancellation: bool) -> N
             clean-up in between.  If it was not passed on, the inner body has swallowed it.
     """
     for hold in reversed(_ENTERED.get(task, ())):
-        if hold.loss is not None:
-            if not (passes_cancellation and hold.cancellations):
-                hold.cancel_body_soon()
+        if hold._loss is not None:
+            if not (passes_cancellation and hold._cancellations):
+                hold._cancel_body_soon()
             return
 
 

@@ -90,17 +90,17 @@ class Item(bytes):
 
     # -- the body ---------------------------------------------------------------------------------------------------
 
-    def handled(self) -> None:
+    def _handled(self) -> None:
         """Make `release` delete the item from the queue; called when a body has ended without an error."""
         self._is_handled = True
 
-    def enter_body(self, body: Body) -> None:
+    def _enter_body(self, body: Body) -> None:
         """Interrupt `body` when the claim is lost."""
-        self._lease.enter_body(body)
+        self._lease._enter_body(body)
 
-    def leave_body(self, body: Body) -> LockLostError | None:
-        """Undo `enter_body`; return how the claim was lost, if it was."""
-        return self._lease.leave_body(body)
+    def _leave_body(self, body: Body) -> LockLostError | None:
+        """Undo `_enter_body`; return how the claim was lost, if it was."""
+        return self._lease._leave_body(body)
 
     async def release(self) -> None:
         """Delete the item from the queue if it was handled, otherwise hand it back; do nothing the second time.
@@ -111,7 +111,7 @@ class Item(bytes):
         Cancellation:
             The work goes on in the background.
         """
-        if await self._lease.is_left_to_bodies():
+        if await self._lease._is_left_to_bodies():
             return
         ending = self._nodes.in_background(self._end())
         await asyncio.wait([ending])
@@ -122,7 +122,7 @@ class Item(bytes):
     async def _end(self) -> None:
         if self._lease.is_released:
             return  # another consumer may have claimed the item since
-        loss = self._lease.find_loss()
+        loss = self._lease._find_loss()
         is_last = 0 < self._nodes.max_attempts <= self.attempt
         if loss is not None or not (self._is_handled or is_last):
             await self._hand_back(is_lost=loss is not None)
@@ -145,10 +145,10 @@ class Item(bytes):
         if is_lost:
             # In the background: it may take until a server answers again, or until the session is over.
             self._nodes.in_background(self._nodes.free(self._name, claim=self.path, session_id=self._session_id))
-            await self._lease.release_at_once()
+            await self._lease._release_at_once()
             return
         discarded = self._nodes.discard(self._nodes.taken_node(self._name), self._session_id)
-        await self._lease.release_at_once()
+        await self._lease._release_at_once()
         if discarded is not None:
             await discarded
 
@@ -162,8 +162,8 @@ class Item(bytes):
             LockLostError: if the claim was lost.
             ServerError: if the server refuses it otherwise.
         """
-        self._lease.leave_node()
-        ticket = self._lease.ticket
+        self._lease._leave_node()
+        ticket = self._lease._ticket
         try:
             await until_answered(self._zk, self._commit, renews=False)
         except (ZooKeeperError, ValueError) as error:
@@ -247,5 +247,5 @@ class Claim(Hold[Item]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and isinstance(self._lease, Item):
-            self._lease.handled()
+            self._lease._handled()
         await super().__aexit__(kind, error, trace)

@@ -96,7 +96,7 @@ async def test_the_holder_writes_its_limit_ahead_of_its_data() -> None:
     async with two_clients() as (zk, other):
         async with TimedLock(zk, "/t", 30, data=b"host-7") as lease:
             await until_data(other, lease.path, lambda data: data.endswith(b"host-7") and len(data) > 6)
-            written = ticket_data.parse(lease.ticket.node.name, (await other.get(lease.path)).data, 1)
+            written = ticket_data.parse(lease._ticket.node.name, (await other.get(lease.path)).data, 1)
             assert written is not None
             assert written.limit is not None
             assert 29 < written.limit <= 30.001

@@ -82,7 +82,7 @@ async def test_all_that_a_lease_says_of_itself_from_acquiring_to_release(caplog:
         assert 0 < lease.certain_for() == pytest.approx(stage.zk.certain_for(stage.zk.session_id), abs=0.5)
         assert f"{stage.path}/{name}, held, certain for " in repr(lease)
         lease.check()
-        assert lease.find_loss() is None
+        assert lease._find_loss() is None
         losing = [asyncio.create_task(lease.lost()) for _ in range(2)]
         await asyncio.sleep(0)
         losing[0].cancel()  # harmless for the other one
@@ -93,7 +93,7 @@ async def test_all_that_a_lease_says_of_itself_from_acquiring_to_release(caplog:
         assert (lease.is_released, lease.is_over, lease.is_certain(), lease.certain_for()) == (True, True, False, 0)
         with pytest.raises(RuntimeError, match=f"^the lock node {lease.path} was released$"):
             lease.check()
-        assert lease.find_loss() is None
+        assert lease._find_loss() is None
         assert ", released, token" in repr(lease)
         await lease.release()
         assert caplog.messages == []
@@ -125,7 +125,7 @@ async def test_all_that_a_lease_says_of_itself_when_it_is_lost(
         assert str(error) == (
             f"the lock node {lease.path} is lost: {DELETED}; stop, and acquire it again before you go on"
         )
-        assert await lease.lost() is lease.find_loss() is error
+        assert await lease.lost() is lease._find_loss() is error
         assert (lease.is_released, lease.is_over, lease.is_certain(), lease.certain_for()) == (False, True, False, 0)
         assert f"{lease.path}, lost: {DELETED}, token {lease.token}, session 0x" in repr(lease)
         with pytest.raises(LockLostError, match=DELETED):
@@ -193,10 +193,10 @@ async def test_a_lease_is_certain_to_the_last_moment() -> None:
         with patch.object(type(stage.zk), "certain_for", lambda *_: left):
             assert (lease.is_certain(), lease.certain_for()) == (True, left)
             lease.check()
-            assert lease.find_loss() is None
+            assert lease._find_loss() is None
             left = 0.0
             assert (lease.is_certain(), lease.certain_for()) == (False, 0.0)
-            error = lease.find_loss()
+            error = lease._find_loss()
         assert error is not None
         assert error.why.startswith("the session may have expired")
         await lease.release()

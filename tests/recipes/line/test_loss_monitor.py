@@ -58,7 +58,7 @@ async def test_a_request_that_the_end_of_the_program_cancels_reports_nothing(wat
         with stage.server.hold_replies("getData", session=stage.zk.session_id) as asked:
             lease = await Lock(stage.zk, stage.path).acquire()
             await asked.until_hit()
-            request = lease.ticket.watch_request
+            request = lease._ticket.watch_request
             assert request is not None
             request.cancel()
             await asyncio.wait([request])

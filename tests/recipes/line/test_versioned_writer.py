@@ -20,7 +20,7 @@ async def own(stage: Scene) -> AsyncIterator[tuple[VersionedWriter, str]]:
     """The data of a ticket that is held, and the path of its node."""
     async with no_task_stays():
         lease = await Lock(stage.zk, P).acquire()
-        yield VersionedWriter(stage.zk, lease.ticket), lease.path
+        yield VersionedWriter(stage.zk, lease._ticket), lease.path
         await lease.release()
 
 

@@ -233,7 +233,7 @@ async def test_the_end_of_a_handled_item_whose_claim_was_lost_raises_the_loss() 
     async with scene(PATH) as stage:
         await Queue(stage.zk, PATH).put(b"x")
         item = await Queue(stage.zk, PATH)._claim(None)  # without a body to cancel
-        item.handled()
+        item._handled()
         await stage.other.delete(item.path)
         await item.lost()
         with pytest.raises(LockLostError):
