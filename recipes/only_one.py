@@ -21,8 +21,8 @@ def only_one(zk: Client, path: str, *, data: bytes | None = None, acl: Sequence[
 
     Each worker waits until it has the turn.  So one that has other work to do, such as serving requests, awaits this in
     a task of its own.  What Election says of exceptions holds here, too: for a body that ignores its cancellation, a
-    blocked event loop, and clocks at different speeds there is `term.token`.  The command `zklock elect PATH --
-    COMMAND` takes part for a program that is not written with asyncio.
+    blocked event loop, and clocks at different speeds there is `term.token`.  For a program without asyncio
+    there is the command `zklock elect`.
 
     Args:
         path: The election's node, created as a container if it is missing, with persistent parents.
