@@ -25,7 +25,7 @@ CLIENTS = 12
 PROBES = 12
 SESSIONS = 3000
 SLOW = (*QUICK_START, "-Xint")  # it ends these sessions in half a second, and a usual server in a hundredth of that
-CREATIONS = (6, 8, 12, 16, 32)  # seconds, tried until one serves; on an idle machine it takes three
+CREATIONS = (6, 8, 12, 16, 16, 24, 32)  # seconds, tried until one serves; on an idle machine it takes three
 BACK = 0.02  # seconds after the server has begun to end the sessions
 AWAY = 0.7
 

@@ -82,7 +82,7 @@ async def test_a_restart_of_the_server_keeps_the_lease_and_the_order(zookeeper_o
     """Pitfalls 1 and 2."""
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(zkwire.connect(zookeeper_own.hosts, session_timeout=12.0)) for _ in range(5)
+            await stack.enter_async_context(zkwire.connect(zookeeper_own.hosts, session_timeout=20.0)) for _ in range(5)
         ]
         zk = clients[0]
         lease = await Lock(zk, path).acquire()
