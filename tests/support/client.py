@@ -1,14 +1,18 @@
 """Helpers of the conformance and fault tests: kinds of servers, bounded waits, a fixed order of hosts."""
 
 import asyncio
+import gc
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Protocol
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Protocol, TypeVar
 
 import zkwire
 from tests.support.proxy import Proxy
 from zkwire import Client, SessionState
+
+T = TypeVar("T")
 
 PATIENCE = 15.0  # seconds: the limit of every wait; only a failing test reaches it
 
@@ -57,6 +61,24 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
+async def begun(call: Awaitable[T], count: int = 5) -> "asyncio.Task[T]":
+    """Start `call` as a task, and return it after so many turns, in which it can send its request."""
+    task = asyncio.ensure_future(call)
+    await turns(count)
+    return task
+
+
+async def given_up(call: Awaitable[object], count: int = 5) -> None:
+    """Start `call`, and cancel it after so many turns."""
+    await cancelled(await begun(call, count))
+
+
+async def reconnected(states: AsyncIterator[SessionState]) -> None:
+    """Wait until the connection is lost and there is another one."""
+    await states_until(states, SessionState.SUSPENDED)
+    await states_until(states, SessionState.CONNECTED)
+
+
 async def watched(server: WordServer, path: str) -> bool:
     """Return whether any connection has a watch on `path`."""
     return path in (await server.four_letter_word("wchp")).splitlines()
@@ -70,6 +92,28 @@ async def sending_nothing(server: Server) -> AsyncIterator[Client]:
         yield zk
         await zk.ping()
         assert proxy.requests(mark) == []
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Let objects be freed with the last reference to them only, and not by the garbage collector."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def memory_below(limit: int) -> Iterator[None]:
+    """Fail if the block needs as many bytes of memory at any moment."""
+    tracemalloc.start()
+    try:
+        yield
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < limit
 
 
 async def cancelled(task: "asyncio.Task[Any]") -> None:

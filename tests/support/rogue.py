@@ -116,11 +116,14 @@ class Peer:
         else:
             await self.reply(request.xid, err=UNIMPLEMENTED)
 
-    async def serve(self) -> None:
-        """Answer properly until the client closes its session or leaves."""
+    async def serve(self, body: "Body" = lambda _: None) -> None:
+        """Answer properly, or by the `body` that a reply shall have, until the client closes its session or leaves."""
         while True:
             request = await self.request()
-            await self.answer(request)
+            if (given := body(request)) is not None:
+                await self.reply(request.xid, given)
+            else:
+                await self.answer(request)
             if request.opcode == CLOSE_SESSION:
                 return
 
@@ -152,6 +155,7 @@ class Peer:
 
 
 Behaviour = Callable[[Peer], Awaitable[None]]
+Body = Callable[[Request], bytes | None]
 
 
 def connect_response(timeout: int, session_id: int, password: bytes = PASSWORD) -> bytes:
@@ -195,10 +199,10 @@ async def refused_session(peer: Peer) -> None:
 # After the handshake.
 
 
-async def honest(peer: Peer) -> None:
-    """No fault: serves pings and getData."""
+async def honest(peer: Peer, *, body: Body = lambda _: None) -> None:
+    """No fault: serves pings and getData, and what has a `body` to reply."""
     await peer.handshake()
-    await peer.serve()
+    await peer.serve(body)
 
 
 async def silence(peer: Peer) -> None:

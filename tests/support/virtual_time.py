@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, ParamSpec
 
 import zkwire
 from tests.simulation.loop import Machine, World
-from tests.support.client import InOrder
+from tests.support.client import InOrder, turns
 from zkwire.session.transport import Link
 from zkwire.testing.memory import machine as memory
 from zkwire.wire.frames import FrameReader
@@ -61,6 +61,17 @@ def block(seconds: float) -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, Machine)
     loop.world.now += seconds
+
+
+def now() -> float:
+    """Return the time of the running event loop."""
+    return asyncio.get_running_loop().time()
+
+
+async def cleaned_up(zk: zkwire.Client) -> None:
+    """Wait until the client looks for no node of a cancelled create, and removes none."""
+    while zk._session.requests.is_cleaning_up:
+        await asyncio.sleep(0.01)
 
 
 def tasks(name: str) -> list[asyncio.Task[Any]]:
@@ -278,6 +289,25 @@ class Server:
     def drop(self, error: Exception | None = None) -> None:
         """Lose the newest connection, with `error` as the socket reports it."""
         self.wire.lose(error)
+
+    def drop_held(self) -> None:
+        """Lose the newest connection, and with it what was held back; the next one is answered."""
+        self.drop()
+        self.is_holding = False
+
+    async def reconnect(self, zk: zkwire.Client) -> None:
+        """Lose the newest connection, and wait until the client has another one."""
+        self.drop()
+        await turns()
+        while zk.state is not zkwire.SessionState.CONNECTED:
+            await asyncio.sleep(0.01)
+
+    async def cut_off(self, zk: zkwire.Client) -> None:
+        """Lose the newest connection and refuse any other one, and return when the client knows."""
+        self.refused = {"a", "b"}
+        self.drop()
+        while zk.state is not zkwire.SessionState.SUSPENDED:
+            await asyncio.sleep(0)
 
 
 @asynccontextmanager

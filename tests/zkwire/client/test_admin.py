@@ -3,12 +3,13 @@
 import hashlib
 import re
 import struct
+from functools import partial
 from typing import Any
 
 import pytest
 
 import zkwire
-from tests.support.rogue import CLOSE_SESSION, GET_DATA, STAT, Peer, Rogue
+from tests.support.rogue import GET_DATA, STAT, Request, Rogue, honest
 from zkwire.client.admin import Configuration, digest_acl, reconfiguration
 from zkwire.wire.records import ACL, Perms, Stat
 from zkwire.wire.requests import ReconfigRequest
@@ -23,19 +24,13 @@ async def test_the_configuration_is_the_data_of_its_node_and_null_data_is_read_a
     answer = (NULL if data is None else LENGTH.pack(len(data)) + data) + STAT
     asked: list[bytes] = []
 
-    async def behaviour(peer: Peer) -> None:
-        await peer.handshake()
-        while True:
-            request = await peer.request()
-            if request.opcode in (GET_DATA, RECONFIG):
-                asked.append(request.body)
-                await peer.reply(request.xid, answer)
-            else:
-                await peer.answer(request)
-            if request.opcode == CLOSE_SESSION:
-                return
+    def body(request: Request) -> bytes | None:
+        if request.opcode not in (GET_DATA, RECONFIG):
+            return None
+        asked.append(request.body)
+        return answer
 
-    async with Rogue(behaviour) as rogue, zkwire.connect(rogue.hosts + "/app") as zk:
+    async with Rogue(partial(honest, body=body)) as rogue, zkwire.connect(rogue.hosts + "/app") as zk:
         node, node_watch = await zk.get_and_watch("/a")
         assert (node.data, await zk.get("/a")) == (data or b"", node)
         config, watch = await zk.get_config_and_watch()

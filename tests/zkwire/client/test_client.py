@@ -11,19 +11,6 @@ import pytest
 import zkwire
 from tests.support.everywhere import scene
 from tests.support.recipes import until
-from zkwire import WatchSet
-
-
-async def test_a_transaction_of_a_session_that_is_over_is_not_sent_in_the_next() -> None:
-    async with scene() as stage:
-        first = stage.zk.session_id
-        transaction = stage.zk.transaction(session_id=first)
-        transaction.create("/a")
-        stage.server.expire(first)
-        await until(lambda: stage.zk.session_id not in (0, first))
-        with pytest.raises(zkwire.SessionExpiredError, match=f"{first:#x}"):
-            await transaction.commit()
-        assert await stage.other.exists("/a") is None
 
 
 @pytest.mark.parametrize(
@@ -65,20 +52,6 @@ async def test_a_ping_takes_the_time_until_its_answer() -> None:
             await asyncio.sleep(0.02)  # the clocks of some event loops count milliseconds
         seconds = await pinging
         assert 0.01 < seconds <= loop.time() - start
-
-
-async def test_a_refused_exists_leaves_no_watch() -> None:
-    async with scene() as stage:
-        with WatchSet() as watches:
-            with (
-                stage.server.answering("exists", zkwire.ThrottledError, session=stage.zk.session_id),
-                pytest.raises(zkwire.ThrottledError),
-            ):
-                await stage.zk.exists_and_watch("/a", into=watches)
-            assert not watches._watches
-            for _ in range(2):
-                await stage.zk.exists_and_watch("/a", into=watches)
-            assert len(watches._watches) == 2
 
 
 async def test_a_session_is_certain_for_no_time_once_it_is_over_or_is_another_one() -> None:

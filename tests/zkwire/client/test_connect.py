@@ -16,16 +16,6 @@ from zkwire.testing import Server
 MiB = 1024 * 1024
 
 
-async def test_requests_up_to_the_request_limit_are_sent_and_larger_ones_are_refused() -> None:
-    async with Server(max_buffer=2000) as server, zkwire.connect(server.hosts, request_limit=2000) as zk:
-        await zk.create("/a")
-        overhead = 8 + 4 + len("/a") + 4 + 4
-        await zk.set("/a", bytes(2000 - overhead))
-        with pytest.raises(ValueError, match=r"set.* /a: the request has 2001 bytes, but a server accepts 2000"):
-            await zk.set("/a", bytes(2001 - overhead))
-        assert (await zk.get("/a")).stat.version == 1
-
-
 async def test_a_credential_that_is_larger_than_a_request_is_refused_and_breaks_no_later_connection() -> None:
     async with Server() as server:
         too_large = ("digest", b"bob:" + bytes(2 * MiB))
@@ -36,18 +26,6 @@ async def test_a_credential_that_is_larger_than_a_request_is_refused_and_breaks_
                 await zk.add_auth(*too_large)
             server.drop()
             await zk.get("/")
-
-
-async def test_a_watch_whose_path_is_too_long_to_be_set_again_is_refused() -> None:
-    async with Server(max_buffer=2000) as server, zkwire.connect(server.hosts, request_limit=2000) as zk:
-        longest = "/" + "a" * (2000 - 8 - 4 - 1 - 27 - 1)
-        with pytest.raises(ValueError, match=r"exists.* a server accepts 2000"):
-            await zk.exists_and_watch(longest + "a")
-        _, watch = await zk.exists_and_watch(longest)
-        async with asyncio.timeout(5):
-            server.drop()
-            await zk.ping()
-        watch.cancel()
 
 
 async def test_with_a_small_request_limit_reads_trees_and_watches_are_sent_in_more_requests() -> None:

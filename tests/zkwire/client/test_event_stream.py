@@ -7,9 +7,8 @@ import pytest
 
 import zkwire
 from tests.conformance.test_streams import following, plain, stream, taken
-from tests.support.client import states_until, turns
+from tests.support.client import begun, states_until, turns
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
-from tests.support.rogue import CLOSE_SESSION, PING, UNIMPLEMENTED, Peer, Rogue
 from zkwire import Resync, SessionState, WatchEventType
 from zkwire.testing import Server
 
@@ -35,8 +34,7 @@ async def test_reconnects_without_an_event_between_give_one_resync_pitfalls_31_3
             stage.server.drop(stage.zk.session_id)
             assert await states_until(states, SUSPENDED) == [CONNECTED, SUSPENDED]
             await stage.other.set(stage.path, b"lost")  # no server keeps events for a client that is away
-            waiting = asyncio.ensure_future(anext(events))
-            await turns()
+            waiting = await begun(anext(events))
             assert not waiting.done()
         assert await waiting == Resync()
         for _ in range(2):
@@ -89,8 +87,7 @@ async def test_a_stream_left_while_another_task_sets_it_in_a_new_session_is_not_
     async with Server() as server, zkwire.connect(server.hosts, 1.0) as zk:
         states = zk.states()
         async with zk.events("/") as events:
-            waiting = asyncio.ensure_future(anext(events))
-            await turns()
+            waiting = await begun(anext(events))
             held = server.hold_replies("addWatch")
             server.expire(zk.session_id)
             await held.until_hit()
@@ -131,55 +128,13 @@ async def test_a_stream_that_is_refused_in_a_new_session_can_be_iterated_again(k
         assert plain([await following(events)]) == [(CREATED, "/a")]
 
 
-# Servers of other versions
-
-
-async def without_the_operation(peer: Peer, *opcodes: int) -> None:
-    """Answer an exists with NoNode, and `opcodes` like a server that does not have them: -6, then close."""
-    await peer.handshake()
-    while True:
-        request = await peer.request()
-        if request.opcode in opcodes:
-            await peer.reply(request.xid, err=UNIMPLEMENTED)
-            return
-        if request.opcode == EXISTS:
-            await peer.reply(request.xid, err=NO_NODE)
-        else:
-            await peer.answer(request)
-        if request.opcode == CLOSE_SESSION:
-            return
-
-
-async def before_3_6(peer: Peer) -> None:
-    await without_the_operation(peer, ADD_WATCH, 105)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_server_before_3_6_raises_unimplemented_and_the_session_lives(path: str, kind: str) -> None:
-    async with Rogue(before_3_6) as rogue, zkwire.connect(rogue.hosts) as zk:
-        _, watch = await zk.exists_and_watch(path)
-        session_id = zk.session_id
-        with pytest.raises(zkwire.UnimplementedError, match=path) as refused:
-            async with stream(zk, kind, path):
-                pass
-        assert "addWatch" in str(refused.value)
-        await rogue.connected(2)
-        assert await zk.exists(path) is None
-        assert zk.session_id == session_id
-        assert not watch.done()
-        # On a busy machine a proof of the session may follow.
-        assert [code for _, code in rogue.requests if code != PING][:4] == [EXISTS, ADD_WATCH, 101, EXISTS]
-        assert rogue.connections == 2
-
-
 async def test_a_stream_that_is_entered_while_the_session_ends_begins_in_the_next_one() -> None:
     async def entered(zk: zkwire.Client) -> zkwire.EventStream:
         events = zk.events(stage.path)
         with stage.server.refuse_connections():
             stage.server.drop(zk.session_id)
             await states_until(zk.states(), SUSPENDED)
-            entering = asyncio.ensure_future(events.__aenter__())
-            await turns()
+            entering = await begun(events.__aenter__())
             stage.server.expire(zk.session_id)
         return await entering
 

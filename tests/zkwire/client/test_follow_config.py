@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 import zkwire
-from tests.support.client import states_until
+from tests.support.client import reconnected, states_until
 from tests.support.recipes import no_task_stays, until
 from zkwire import Client, SessionState
 from zkwire.testing import Server
@@ -56,13 +56,11 @@ async def test_the_servers_in_the_configuration_are_used_now_and_after_each_chan
                 assert reads.hits == 1  # the next read follows a change
                 states = zk.states()
                 await admin.set(CONFIG, member(server, "localhost"))
-                await states_until(states, SUSPENDED)
-                await states_until(states, CONNECTED)
+                await reconnected(states)
                 assert zk.server == f"localhost:{port}"
                 await admin.set(CONFIG, b"version=2\n")  # an empty list changes nothing
                 await admin.set(CONFIG, member(server, "127.0.0.1"))
-                await states_until(states, SUSPENDED)
-                await states_until(states, CONNECTED)
+                await reconnected(states)
                 assert zk.server == f"127.0.0.1:{port}"
                 await until(lambda: reads.hits >= 4)
                 await admin.set(CONFIG, member(server, "127.0.0.1"))  # and neither does the same list

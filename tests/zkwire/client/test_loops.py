@@ -36,16 +36,13 @@ async def _watch_set(stage: Scene) -> Callable[[], Awaitable[object]]:
     return watches.next
 
 
-async def _values(stage: Scene) -> Callable[[], Awaitable[object]]:
-    values = stage.zk.data("/")
-    await anext(values)
-    return lambda: _next(values)
+def _iterated(begin: Callable[[zkwire.Client], Any]) -> Callable[[Scene], Awaitable[Any]]:
+    async def prepare(stage: Scene) -> Callable[[], Awaitable[object]]:
+        values = begin(stage.zk)
+        await anext(values)
+        return lambda: _next(values)
 
-
-async def _states(stage: Scene) -> Callable[[], Awaitable[object]]:
-    states = stage.zk.states()
-    await anext(states)
-    return lambda: _next(states)
+    return prepare
 
 
 def _verb(verb: Callable[[zkwire.Client], Awaitable[object]]) -> Callable[[Scene], Awaitable[Any]]:
@@ -83,8 +80,8 @@ USES: dict[str, Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]] =
     "events": _entered,
     "watch": _watch,
     "watch set": _watch_set,
-    "data": _values,
-    "states": _states,
+    "data": _iterated(lambda zk: zk.data("/")),
+    "states": _iterated(lambda zk: zk.states()),
 }
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import gc
-import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import zkwire
 from tests.conformance.test_streams import following
 from tests.conformance.test_streams_state import STREAMS, disturb, stream
-from tests.support.client import cancelled, turns
+from tests.support.client import begun, cancelled, no_collector
 from tests.support.everywhere import Play, Scene, cancel_at_every_moment, cut_at_every_step, no_watch_stays, scene
 from tests.support.recipes import until
 from tests.support.virtual_time import a_client, in_virtual_time
@@ -85,9 +84,6 @@ async def test_each_change_causes_one_read(kind: str) -> None:
             assert requests.hits == 4
 
 
-# Reconnects and new sessions
-
-
 # Leaving
 
 
@@ -113,15 +109,12 @@ WAYS: dict[str, Leaving] = {"break": by_break, "close": by_close}
 async def test_a_stream_that_is_left_gives_its_watch_up_without_the_garbage_collector(
     kind: str, way: str, is_there: bool
 ) -> None:
-    gc.disable()
-    try:
+    with no_collector():
         async with scene() as stage:
             if is_there:
                 await stage.zk.create(stage.path)
             await WAYS[way](stream(stage.zk, kind, stage.path))
             await no_watch_stays(stage.server.hosts)
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("kind", [*STREAMS, "own"])
@@ -130,8 +123,7 @@ async def test_a_stream_closed_while_a_task_waits_for_it_reads_no_more(kind: str
         await stage.zk.create(stage.path)
         values = Count(stage.zk, stage.path) if kind == "own" else stream(stage.zk, kind, stage.path)
         await anext(values)
-        waiting = asyncio.ensure_future(anext(values))
-        await turns()
+        waiting = await begun(anext(values))
         with stage.server.delay_replies(0, session=stage.zk.session_id, path=stage.path) as requests:
             values.close()
             with pytest.raises(StopAsyncIteration):
@@ -163,21 +155,6 @@ async def test_a_stream_dropped_after_the_end_of_its_client_logs_nothing() -> No
         await following(states)
     del states
     gc.collect()
-
-
-async def test_a_stream_of_states_left_by_break_is_collected() -> None:
-    gc.disable()  # the streams must be collected without it
-    try:
-        async with scene() as stage:
-            states = stage.zk.states()
-            left = weakref.ref(states)
-            async for state in states:
-                assert state is CONNECTED
-                break
-            del states
-            assert left() is None
-    finally:
-        gc.enable()
 
 
 @in_virtual_time
@@ -245,8 +222,7 @@ async def test_a_session_that_is_not_renewed_ends_the_iteration(kind: str) -> No
 async def test_a_stream_goes_on_in_the_next_session_with_the_value_that_is_there_then(kind: str) -> None:
     async with scene() as stage, stream(stage.zk, kind, "/a") as values:
         assert await anext(values) is None
-        waiting = asyncio.ensure_future(anext(values))
-        await turns()
+        waiting = await begun(anext(values))
         stage.server.expire(stage.zk.session_id)
         await stage.other.create("/a", None)
         assert await waiting == (await stage.zk.get("/a") if kind == "data" else [])

@@ -1,7 +1,6 @@
 """The `request_timeout` of `connect`: when it begins, what it leaves, what its error says, and who hears of it."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -11,6 +10,7 @@ from recipes.line.known import line_of
 from tests.simulation.loop import Machine
 from tests.support.client import cancelled, states_until
 from tests.support.everywhere import scene
+from tests.support.observer import Records
 from tests.support.virtual_time import Sent, Wire, a_client, block, in_virtual_time
 from zkwire import GetData, NoAnswerError
 from zkwire.testing import Server
@@ -81,9 +81,7 @@ async def test_the_limit_begins_when_a_request_is_written_once_and_without_a_con
         server.strike = strike
         begin = server.loop.time()
         if kind == "waiting":
-            server.refused = {"a", "b"}
-            server.drop()
-            await states_until(zk.states(), zkwire.SessionState.SUSPENDED)
+            await server.cut_off(zk)
             begin = server.loop.time()
             server.loop.call_later(0.5, server.refused.clear)
         reading = asyncio.ensure_future(zk.get("/"))
@@ -101,14 +99,8 @@ async def test_the_limit_begins_when_a_request_is_written_once_and_without_a_con
 
 @in_virtual_time
 async def test_what_is_late_stands_in_the_results_of_a_pipeline_and_is_reported_once() -> None:
-    seen: list[tuple[str, Any]] = []
-
-    class Records(zkwire.Observer):
-        def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
-            if path == "/app/e":
-                seen.append((operation, error))
-
-    async with a_client("a,b/app", request_timeout=1.0, observer=Records()) as (server, zk):
+    seen = Records()
+    async with a_client("a,b/app", request_timeout=1.0, observer=seen) as (server, zk):
         await zk.ensure_path("/")
         create = zkwire.Create("/e", ephemeral=True)
         server.strike = lambda _, sent: setattr(server, "is_holding", sent.name == "create2") if sent.path else None
@@ -124,7 +116,8 @@ async def test_what_is_late_stands_in_the_results_of_a_pipeline_and_is_reported_
         server.release()
         await zk.ping()
         assert await zk.unlimited.exists("/e") is None
-        assert [type(error) for name, error in seen if name == "create2"] == [NoAnswerError, zkwire.NodeExistsError]
+        ends = [error for name, path, error in seen.requests if (name, path) == ("create2", "/app/e")]
+        assert ends == ["NoAnswerError", "NodeExistsError"]
 
 
 @in_virtual_time
@@ -156,8 +149,7 @@ async def test_an_identity_that_is_late_is_remembered_once_however_often_it_is_a
             with pytest.raises(NoAnswerError) as late:
                 await zk.add_auth("digest", b"bob:pw")
             assert (late.value.maybe_applied, zk.identity_count) == (True, 1)
-        server.drop()
-        server.is_holding = False
+        server.drop_held()
         await zk.add_auth("digest", b"bob:pw")
         assert server.names() == ["auth", "connect", "auth"]
 

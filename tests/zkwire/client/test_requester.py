@@ -1,9 +1,9 @@
 """Several requests at once, errors below a chroot, which name the caller's path, and checks of arguments."""
 
 import asyncio
-import gc
 import random
 import weakref
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from tests.support.client import turns
+from tests.support.client import begun, no_collector, turns
 from tests.support.everywhere import scene
-from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
+from tests.support.rogue import Rogue, honest
 from zkwire import Create, GetChildren, GetData, Sync
 from zkwire.client import requester as module
 from zkwire.client.requester import Requester, creation
@@ -49,8 +49,7 @@ async def test_a_refused_request_needs_no_garbage_collector(name: str) -> None:
     """An error, and the watch that a read of an absent node returns, go with the last name for them."""
     arguments = {"set": [b""], "create": [b""]}.get(name, [])
     async with scene() as stage:
-        gc.disable()
-        try:
+        with no_collector():
             left: weakref.ref[Any]
             try:
                 _, watch = await getattr(stage.zk, name)("/no/node", *arguments)
@@ -62,8 +61,6 @@ async def test_a_refused_request_needs_no_garbage_collector(name: str) -> None:
                 del watch
             await turns()
             assert left() is None
-        finally:
-            gc.enable()
 
 
 async def test_an_answer_that_cannot_be_read_is_a_result_of_a_pipeline_wherever_it_is() -> None:
@@ -77,11 +74,9 @@ async def test_an_answer_that_cannot_be_read_is_a_result_of_a_pipeline_wherever_
 @pytest.mark.parametrize("name", ["pipeline", "get_many"])
 async def test_the_end_of_the_session_needs_no_garbage_collector(name: str) -> None:
     async with scene() as stage:
-        gc.disable()
-        try:
+        with no_collector():
             async with stage.server.hold_replies(session=stage.zk.session_id):
-                asking = asyncio.ensure_future(getattr(stage.zk, name)([GetData("/")]))
-                await turns()
+                asking = await begun(getattr(stage.zk, name)([GetData("/")]))
                 stage.server.expire(stage.zk.session_id)
                 try:
                     await asking
@@ -90,8 +85,6 @@ async def test_the_end_of_the_session_needs_no_garbage_collector(name: str) -> N
             del asking
             await stage.zk.ping()  # in the next session
             assert left() is None
-        finally:
-            gc.enable()
 
 
 async def test_a_refusal_of_a_request_without_a_path_has_none() -> None:
@@ -116,18 +109,9 @@ async def test_a_request_that_is_too_large_names_the_callers_path() -> None:
 
 
 async def test_a_get_many_with_another_number_of_results_breaks_the_protocol() -> None:
-    async def no_results(peer: Peer) -> None:
-        await peer.handshake()
-        while True:
-            request = await peer.request()
-            if request.opcode == MULTI_READ:
-                await peer.reply(request.xid, MultiReply([]).encode())
-            else:
-                await peer.answer(request)
-            if request.opcode == CLOSE_SESSION:
-                return
-
-    async with Rogue(no_results) as rogue, zkwire.connect(rogue.hosts) as zk:
+    no_results = {MULTI_READ: MultiReply([]).encode()}
+    behaviour = partial(honest, body=lambda request: no_results.get(request.opcode))
+    async with Rogue(behaviour) as rogue, zkwire.connect(rogue.hosts) as zk:
         with pytest.raises(zkwire.ProtocolError, match=r"^0 results for 2 operations"):
             await zk.get_many([GetData("/a"), GetChildren("/a")])
 
@@ -159,8 +143,7 @@ async def test_the_end_of_the_session_is_raised_even_if_a_later_answer_was_lost_
     """A read that was cut off waits for the next connection, and a write after it fails at once."""
     answers, requester = _requester()
     asked = [requester.request_of(each) for each in (Sync("/a"), GetData("/a"), Create("/b"))]
-    pipeline = asyncio.ensure_future(requester.ask_all(asked))
-    await turns()
+    pipeline = await begun(requester.ask_all(asked))
     answered, read, write = answers.futures
     answered.set_result(None)
     write.set_exception(zkwire.ConnectionLostError("cut", maybe_applied=True))
@@ -178,8 +161,7 @@ async def test_when_taking_an_answer_fails_the_requests_after_it_are_abandoned(m
     def refuse(_: object, answer: object) -> None:
         raise LookupError(answer)
 
-    asking = asyncio.ensure_future(ask_each(requester, [wire.GetDataRequest("/a", False)] * 5, refuse))
-    await turns()
+    asking = await begun(ask_each(requester, [wire.GetDataRequest("/a", False)] * 5, refuse))
     first, second, third = answers.futures
     second.set_result("second")
     first.set_result("first")

@@ -5,7 +5,6 @@ import contextlib
 import gc
 import itertools
 import struct
-import tracemalloc
 import weakref
 from functools import partial
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import turns
+from tests.support.client import memory_below, no_collector, turns
 from tests.support.examples import some_in_quick
-from tests.support.rogue import Peer, Rogue
+from tests.support.rogue import Behaviour, Rogue, honest
 from zkwire.client import trees as module
 from zkwire.testing import Server
 
@@ -24,24 +23,11 @@ DELETE, GET_CHILDREN, GET_CHILDREN2 = 2, 8, 12
 STAT = bytes(68)
 
 
-def endless(names: list[bytes]) -> object:
+def endless(names: list[bytes]) -> Behaviour:
     """Return a behaviour: every node has children of these names, and every transaction is refused."""
     children = struct.pack(">i", len(names)) + b"".join(struct.pack(">i", len(name)) + name for name in names)
-
-    async def behaviour(peer: Peer) -> None:
-        await peer.handshake()
-        while True:
-            request = await peer.request()
-            if request.opcode == GET_CHILDREN:
-                await peer.reply(request.xid, children)
-            elif request.opcode == GET_CHILDREN2:
-                await peer.reply(request.xid, children + STAT)
-            else:
-                await peer.answer(request)
-            if request.opcode == -11:
-                return
-
-    return behaviour
+    bodies = {GET_CHILDREN: children, GET_CHILDREN2: children + STAT}
+    return partial(honest, body=lambda request: bodies.get(request.opcode))
 
 
 @pytest.mark.limit(30)
@@ -52,15 +38,10 @@ async def test_a_tree_without_an_end_is_given_up_with_bounded_memory(
     names: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_LISTED", MiB)
-    async with Rogue(endless(names)) as server, zkwire.connect(server.hosts) as zk:  # type: ignore[arg-type]
-        tracemalloc.start()
-        try:
-            with pytest.raises(zkwire.ZooKeeperError, match=r"/tree: the tree has too many nodes .* one by one"):
-                await zk.delete_tree("/tree")
-            _, peak = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert peak < 16 * MiB
+    async with Rogue(endless(names)) as server, zkwire.connect(server.hosts) as zk:
+        refused = pytest.raises(zkwire.ZooKeeperError, match=r"/tree: the tree has too many nodes .* one by one")
+        with memory_below(16 * MiB), refused:
+            await zk.delete_tree("/tree")
         await zk.ping()
 
 
@@ -190,8 +171,7 @@ async def test_an_error_is_no_part_of_a_reference_cycle() -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await planted(zk)
         gc.collect()
-        gc.disable()
-        try:
+        with no_collector():
             for verb, path, refusals in (
                 (zk.delete_tree, "/tree", {"multi": zkwire.ThrottledError, "delete": zkwire.NoAuthError}),
                 (zk.delete_tree, "/tree", {"multi": zkwire.ThrottledError, "delete": zkwire.NotEmptyError}),
@@ -209,5 +189,3 @@ async def test_an_error_is_no_part_of_a_reference_cycle() -> None:
             left.append(weakref.ref((await zk.pipeline([zkwire.GetData("/none")]))[0]))  # a result, too
             await turns()
             assert [each() for each in left] == [None] * 6
-        finally:
-            gc.enable()

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import zkwire
-from tests.support.client import turns
+from tests.support.client import begun, no_collector, turns
 from tests.support.everywhere import Scene, scene
 from tests.support.recipes import until
 from zkwire import SessionExpiredError, Watch, WatchEvent, WatchEventType, WatchSet, four_letter_word
@@ -22,6 +22,9 @@ async def test_a_refused_read_leaves_no_watch_in_the_set() -> None:
             for read in (stage.zk.get_and_watch, stage.zk.get_children_and_watch):
                 with pytest.raises(zkwire.NoNodeError):
                     await read("/a", into=watches)
+            throttled = stage.server.answering("exists", zkwire.ThrottledError, session=stage.zk.session_id)
+            with throttled, pytest.raises(zkwire.ThrottledError):
+                await stage.zk.exists_and_watch("/a", into=watches)
             results = await stage.zk.pipeline(
                 [zkwire.GetData("/a", into=watches), zkwire.GetChildren("/a", into=watches)]
             )
@@ -92,8 +95,7 @@ async def test_a_watch_that_another_task_gives_up_cancels_the_task_that_awaits_i
         async def wait() -> None:
             await watch
 
-        waiting = asyncio.create_task(wait())
-        await turns()
+        waiting = await begun(wait())
         with pytest.raises(RuntimeError, match="the watch on /a is awaited already, or was given up"):
             await watch
         assert not watch.done()
@@ -245,8 +247,7 @@ async def taken(watches: WatchSet) -> list[WatchEvent]:
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
 async def test_a_watch_that_was_awaited_needs_no_garbage_collector(is_cancelled: bool) -> None:
-    gc.disable()
-    try:
+    with no_collector():
         async with scene() as stage:
             await stage.other.create("/a")
             _, watch = await stage.zk.get_and_watch("/a")
@@ -254,8 +255,7 @@ async def test_a_watch_that_was_awaited_needs_no_garbage_collector(is_cancelled:
             async def wait(watch: Watch) -> None:
                 await watch
 
-            waiting = asyncio.create_task(wait(watch))
-            await turns()
+            waiting = await begun(wait(watch))
             if is_cancelled:
                 waiting.cancel()
             else:
@@ -266,5 +266,3 @@ async def test_a_watch_that_was_awaited_needs_no_garbage_collector(is_cancelled:
             del watch, waiting
             await turns()
             assert left() is None
-    finally:
-        gc.enable()

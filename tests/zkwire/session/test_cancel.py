@@ -1,48 +1,35 @@
 """Cancelling a verb at any moment leaves no node and no watch; lost connections make that hard."""
 
-import asyncio
 import contextlib
 from unittest.mock import patch
 
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, states_until, turns
+from tests.support.client import given_up
 from tests.support.everywhere import Scene, cancel_at_every_moment
 from tests.support.examples import some_in_quick
 from tests.support.virtual_time import a_client, in_virtual_time
 from tests.zkwire.session.verbs import EPHEMERAL, WATCHES, WRITES, Verb
-from zkwire import Client, ConnectionLostError, NoNodeError, SessionState
+from zkwire import Client, ConnectionLostError, NoNodeError
 
 ANY = WATCHES | EPHEMERAL | WRITES
 
 
 @in_virtual_time
+@pytest.mark.parametrize("is_connected", [True, False])
 @pytest.mark.parametrize("verb", ANY)
-async def test_a_request_cancelled_while_it_waits_for_a_connection_is_never_sent(verb: str) -> None:
+async def test_a_request_cancelled_in_the_turn_of_its_submission_or_without_a_connection_is_never_sent(
+    verb: str, is_connected: bool
+) -> None:
     async with a_client() as (server, zk):
-        server.refused = {"a", "b"}
-        server.drop()
-        await states_until(zk.states(), SessionState.SUSPENDED)
-        held = asyncio.create_task(ANY[verb](zk, "/p"))
-        await turns(3)
-        await cancelled(held)
+        if not is_connected:
+            await server.cut_off(zk)
+        await given_up(ANY[verb](zk, "/p"), 1 if is_connected else 3)
         server.refused = set()
         await zk.ping()
         await zk.ping()
-        assert server.names("ping") in (["connect"], ["connect", "removeWatches"])
-
-
-@in_virtual_time
-@pytest.mark.parametrize("verb", ANY)
-async def test_a_request_cancelled_in_the_turn_of_its_submission_is_never_sent(verb: str) -> None:
-    async with a_client() as (server, zk):
-        soon = asyncio.create_task(ANY[verb](zk, "/p"))
-        await turns(1)
-        await cancelled(soon)
-        await zk.ping()
-        await zk.ping()
-        assert server.names("ping") in ([], ["removeWatches"])
+        assert server.names("ping", "connect") in ([], ["removeWatches"])
 
 
 @pytest.mark.parametrize("verb", WATCHES)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, turns
+from tests.support.client import cancelled, given_up
 from tests.support.everywhere import Scene, scene
 from tests.support.recipes import until, until_state
-from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
+from tests.support.virtual_time import Sent, Wire, a_client, cleaned_up, in_virtual_time
 from zkwire import Client, SessionState
 
 
@@ -142,9 +142,7 @@ async def test_the_ephemeral_nodes_of_a_cancelled_transaction_are_removed(how: s
             await cancelled_before_the_answer(stage, call, stage.other.ping)
         else:
             with stage.server.drop_after("multi", session=stage.zk.session_id) as lost:
-                task = asyncio.ensure_future(call)
-                await turns(2)
-                await cancelled(task)
+                await given_up(call, 2)
                 await lost.until_hit()
 
         async def is_clean() -> bool:
@@ -167,7 +165,6 @@ async def test_a_search_goes_on_over_several_lost_connections_pitfall_10() -> No
         server.strike = strike
         task = asyncio.ensure_future(zk.create("/n-", ephemeral=True, sequential=True))
         await server.until("delete")
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.01)
+        await cleaned_up(zk)
         assert lost == ["create", "sync", "getChildren", "exists", "delete"]
         assert await zk.get_children("/") == ["zookeeper"]

@@ -7,23 +7,10 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, turns
-from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
+from tests.support.client import begun, cancelled, given_up, turns
+from tests.support.observer import Records
+from tests.support.virtual_time import Sent, Server, Wire, a_client, cleaned_up, in_virtual_time, tasks
 from zkwire import Client, SessionState, ThrottledError
-
-
-class Events(zkwire.Observer):
-    """Records the events of a client."""
-
-    def __init__(self) -> None:
-        self.arrived: list[str] = []
-
-    def event_arrived(self, type: zkwire.WatchEventType, path: str, zxid: int | None) -> None:
-        self.arrived.append(path)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def throttled(*operations: str, path: str | None = None) -> Any:
@@ -41,11 +28,8 @@ async def lose_a_create(server: Server, zk: Client, path: str, *, sequential: bo
         server.is_holding = True
     else:
         server.strike = lambda wire, sent: False if sent.name == "create" else None
-    creating = asyncio.ensure_future(zk.create(path, ephemeral=True, sequential=sequential))
-    await turns()
-    await cancelled(creating)
-    server.drop()
-    server.is_holding = False
+    await given_up(zk.create(path, ephemeral=True, sequential=sequential))
+    server.drop_held()
     server.strike = lambda wire, sent: None
     await turns(1)
 
@@ -65,12 +49,9 @@ async def test_after_a_cancelled_create_of_a_node_that_is_not_ephemeral_nothing_
     """Others may use it by then.  The flags of a node with a time to live look like an ephemeral one's."""
     async with a_client() as (server, zk):
         server.is_holding = True
-        creating = asyncio.ensure_future(zk.create("/a", ttl=ttl))
-        await turns()
-        await cancelled(creating)
+        await given_up(zk.create("/a", ttl=ttl))
         if not is_answered:
-            server.drop()
-        server.is_holding = False
+            server.drop_held()
         server.release()
         for _ in range(3):
             await zk.ping()
@@ -84,14 +65,13 @@ async def test_after_a_cancelled_create_of_a_node_that_is_not_ephemeral_nothing_
 @in_virtual_time
 @pytest.mark.parametrize("sequential", [True, False])
 async def test_a_search_removes_the_node_asks_behind_a_sync_and_leaves_no_watch(sequential: bool) -> None:
-    seen = Events()
+    seen = Records()
     async with a_client(observer=seen) as (server, zk):
         await zk.create("/p")
         kept = await zk.create("/p/n-", ephemeral=True, sequential=True)
         server.names()
         await lose_a_create(server, zk, "/p/n-", sequential=sequential)
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.01)
+        await cleaned_up(zk)
         create, connect, proof, *asked = [(sent.name, sent.path) for sent in server.requests]
         assert (create, connect, proof) == (("create", "/p/n-"), ("connect", None), ("multi", None))
         if sequential:
@@ -106,7 +86,7 @@ async def test_a_search_removes_the_node_asks_behind_a_sync_and_leaves_no_watch(
         await zk.delete(lost)
         await zk.delete(kept)
         assert await zk.get_children("/p") == []
-        assert seen.arrived == []
+        assert seen.events == []
 
 
 @in_virtual_time
@@ -121,14 +101,11 @@ async def test_a_search_spares_newer_nodes_of_others_and_names_that_are_no_numbe
         names += ["n-abcdefghij", "n-00000x0001", "n-+000000001", "n-" + "\u0661" * 10, "n-0000000001x", "n"]
         server.is_holding = True
         made = [asyncio.ensure_future(other.create(f"/p/{name}", ephemeral=True)) for name in names]
-        creating = asyncio.ensure_future(zk.create(path, ephemeral=True, sequential=sequential))
-        await turns()
-        await cancelled(creating)
+        await given_up(zk.create(path, ephemeral=True, sequential=sequential))
         server.wires[0].lose(None)
         server.release()
         await asyncio.gather(*made)
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.01)
+        await cleaned_up(zk)
         assert server.names().count("delete") == sequential
         assert sorted(await zk.get_children("/p")) == sorted(names)
 
@@ -148,12 +125,10 @@ async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
         )
         await turns()
         await cancelled(lost)
-        server.drop()
-        server.is_holding = False
+        server.drop_held()
         server.strike = throttled()
         made = await again
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.01)
+        await cleaned_up(zk)
         assert await zk.get_children("/p") == [made.rpartition("/")[2]]
         assert server.names().count("delete") == carried_out
 
@@ -170,13 +145,11 @@ async def test_a_search_spares_lost_nodes_of_other_prefixes() -> None:
         )
         await turns()
         await cancelled(doomed)
-        server.drop()
-        server.is_holding = False
+        server.drop_held()
         for create in wanted:
             with pytest.raises(zkwire.ConnectionLostError):
                 await create
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.01)
+        await cleaned_up(zk)
         assert sorted(await zk.get_children("/p")) == ["n--0000000003", "n-10000000002", "n-x-0000000001"]
 
 
@@ -193,8 +166,7 @@ async def test_a_search_finds_a_node_whose_number_is_negative() -> None:
         thief = zkwire.connect(
             "c", open_link=server.open_link, session_id=zk.session_id, session_password=zk.session_password
         )
-        server.drop()
-        server.is_holding = False
+        server.drop_held()
         server.strike = lambda wire, sent: None
         server.refused = {"a", "b"}
         other = await thief
@@ -226,8 +198,7 @@ async def test_a_search_is_repeated_each_tenth_of_a_second_if_it_is_refused_for_
         assert await zk.get_children("/p") == []
         await lose_a_create(server, zk, "/p/n-", sequential=sequential)
         server.strike = lambda wire, sent: zkwire.NoAuthError.code if sent.name == operation else None
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.01)
+        await cleaned_up(zk)
         (report,) = [text for text in caplog.messages if "cannot look for the node" in text]
         assert "that a cancelled create of /p/n- left: " in report
 
@@ -274,8 +245,7 @@ async def test_a_search_that_is_refused_spares_nodes_that_callers_have_got_meanw
         await server.until("sync")
         made = [await zk.create("/p/n-", ephemeral=True, sequential=True) for _ in range(2)]
         server.strike = throttled()
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.1)
+        await cleaned_up(zk)
         assert sorted(await zk.get_children("/p")) == [each.rpartition("/")[2] for each in made]
         assert server.names().count("delete") == carried_out
 
@@ -316,13 +286,9 @@ async def test_no_search_begins_once_the_client_is_being_closed() -> None:
     """The end of the session removes the node."""
     async with a_client() as (server, zk):
         server.is_holding = True
-        creating = asyncio.ensure_future(zk.create("/a", ephemeral=True))
-        await turns()
-        await cancelled(creating)
-        closing = asyncio.ensure_future(zk.close())
-        await turns()
-        server.drop()
-        server.is_holding = False
+        await given_up(zk.create("/a", ephemeral=True))
+        closing = await begun(zk.close())
+        server.drop_held()
         await closing
         assert server.names() == ["create", "closeSession", "connect"]
         assert tasks("zkwire session") == []

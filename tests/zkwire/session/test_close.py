@@ -6,7 +6,7 @@ import struct
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, turns
+from tests.support.client import begun, cancelled
 from tests.support.virtual_time import a_client, in_virtual_time
 from tests.zkwire.session.verbs import every_call
 from zkwire import SessionState
@@ -17,8 +17,7 @@ CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = Sess
 @in_virtual_time
 async def test_closing_without_waiting_asks_for_the_end_of_the_session_anyway() -> None:
     async with a_client() as (server, zk):
-        writing = asyncio.ensure_future(zk.set("/a", b"x"))
-        await turns(1)
+        writing = await begun(zk.set("/a", b"x"), 1)
         await zk.close(within=0)
         with pytest.raises(zkwire.SessionClosedError):
             await writing

@@ -7,31 +7,20 @@ import pytest
 
 import zkwire
 from recipes import Lock
-from tests.support.client import turns
-from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
+from tests.support.client import begun, turns
+from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
 from zkwire import SessionState
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
-
-
-async def cut_off(server: Server, zk: zkwire.Client) -> None:
-    """Cut the connection, let no other one be made, and return when the client knows."""
-    server.refused = {"a", "b"}
-    server.drop()
-    await turns()
-    assert zk.state is SUSPENDED
-    server.names()
 
 
 @in_virtual_time
 @pytest.mark.parametrize("is_expired", [False, True])
 async def test_a_server_that_comes_back_in_time_ends_the_session_and_no_other_one_follows(is_expired: bool) -> None:
     async with a_client() as (server, zk):
-        await cut_off(server, zk)
-        reading = asyncio.ensure_future(zk.get("/"))
-        await turns(1)
-        closing = asyncio.ensure_future(zk.close())
-        await turns(20)
+        await server.cut_off(zk)
+        reading = await begun(zk.get("/"), 1)
+        closing = await begun(zk.close(), 20)
         assert not closing.done()
         if is_expired:
             server.machine.expire(zk.session_id)
@@ -56,8 +45,7 @@ async def test_a_connection_lost_while_closing_is_followed_by_another(
         states = zk.states()
         server.is_holding = True
         server.strike = lambda wire, sent: None if reaches else False
-        closing = asyncio.ensure_future(zk.close())
-        await turns()
+        closing = await begun(zk.close())
         server.drop()
         server.is_holding, server.strike = False, lambda wire, sent: None
         await closing
@@ -73,11 +61,10 @@ async def test_nothing_is_accepted_and_nothing_is_certain_while_the_client_close
     async with a_client() as (server, zk):
         lease = await Lock(zk, "/lock").acquire()
         _, watch = await zk.exists_and_watch("/a")
-        await cut_off(server, zk)
+        await server.cut_off(zk)
         writing = asyncio.ensure_future(zk.set("/lock", b""))  # its answer would make the session certain again
         await turns(1)
-        closing = asyncio.ensure_future(zk.close())
-        await turns()
+        closing = await begun(zk.close())
         for call in (zk.get("/"), zk.ping(), zk.add_auth("digest", b"bob:secret")):
             with pytest.raises(zkwire.SessionClosedError):
                 await call

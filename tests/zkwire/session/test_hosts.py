@@ -299,6 +299,7 @@ def test_the_given_servers_are_the_last_resort_of_a_client_that_follows_the_conf
     hosts.reached()  # a connection that lasted: the next one to be tried is a listed server again, not the given one
     assert [hosts.next(), hosts.next(), hosts.next()][2] == given
     hosts.prefer(given)
+    hosts.prefer(Address("unknown", 1))
     assert (hosts.peek(), hosts.pause()) == (given, 0.0)
     assert set(hosts.others(first)) == {second, given}
     assert not hosts.replace([second, given], given, follows=True)
@@ -327,32 +328,6 @@ def test_servers_have_failed_for_good_only_if_the_last_attempt_with_each_has() -
     assert given_up(hosts.failures(), is_one_round=False) is None
     hosts.failed(first, bad)
     assert isinstance(given_up(hosts.failures(), is_one_round=False), UnfitError)
-
-
-def test_one_look_ends_when_every_server_was_tried() -> None:
-    first, second = _servers(1, 2)
-    hosts = Hosts([first, second], 10.0, random.Random(1))
-    assert given_up(hosts.failures(), is_one_round=True) is None
-    hosts.failed(first, TimeoutError("no answer"))
-    assert given_up(hosts.failures(), is_one_round=True) is None
-    hosts.failed(second, ConnectionRefusedError())
-    error = given_up(hosts.failures(), is_one_round=True)
-    assert isinstance(error, TimeoutError)
-    assert f"{first}: no answer" in str(error)
-    assert f"{second}: the connection was refused" in str(error)
-
-
-def test_a_preferred_server_is_the_next_to_be_tried() -> None:
-    client = Hosts(_servers(1, 2, 3), 10.0, random.Random(1))
-    here = client.next()
-    others = client.others(here)
-    assert sorted([here, *others]) == _servers(1, 2, 3)
-    assert others[0] == client.peek()
-    client.prefer(others[1])
-    assert client.peek() == client.next() == others[1]
-    following = client.peek()
-    client.prefer(Address("unknown", 1))
-    assert client.peek() == following
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 import zkwire
 from tests.support.client import InOrder, turns
-from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, now, tasks
 from zkwire import Client
 from zkwire.errors import ConnectionLostError
 from zkwire.session import probe
@@ -21,10 +21,6 @@ from zkwire.wire.certainty import Certainty, Upkeep
 TIMEOUT = 16.0
 PAUSE = 1.0  # seconds between two requests, when three in a row were not enough
 LOST = ConnectionLostError("lost", maybe_applied=False)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 class InPhase(InOrder):

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 import zkwire
-from tests.support.client import turns
-from tests.support.recipes import outcome
+from tests.support.client import begun, turns
+from tests.support.recipes import outcome, until_state
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
 from zkwire import SessionState
 from zkwire.session.hosts import Address
@@ -81,9 +81,7 @@ async def two_servers() -> AsyncIterator[tuple[Server, zkwire.Client]]:
     """Start two servers, a and b, and a client that has been connected to both, and is to a."""
     async with a_client(server=Server(are_several=True)) as (server, zk):
         for _ in "ba":
-            server.drop()
-            await turns()
-            await connected(zk)
+            await server.reconnect(zk)
         server.requests.clear()
         del server.wires[:-1]
         yield server, zk
@@ -92,8 +90,7 @@ async def two_servers() -> AsyncIterator[tuple[Server, zkwire.Client]]:
 async def lose_a_write_and_a_handshake(server: Server, zk: zkwire.Client) -> "asyncio.Task[str]":
     """Have the server a keep both, while the client has not reached another one yet."""
     server.is_silent = True
-    creating = asyncio.ensure_future(zk.create("/lost", ephemeral=True, recover=True))
-    await turns()
+    creating = await begun(zk.create("/lost", ephemeral=True, recover=True))
     server.refused = {"b"}
     server.drop()
     while len(server.wires) < 2:
@@ -103,11 +100,6 @@ async def lose_a_write_and_a_handshake(server: Server, zk: zkwire.Client) -> "as
     server.is_silent, server.refused = False, set()  # for what comes from now on
     server.requests.clear()
     return creating
-
-
-async def connected(zk: zkwire.Client) -> None:
-    while zk.state is not CONNECTED:
-        await asyncio.sleep(0.01)
 
 
 @in_virtual_time
@@ -128,7 +120,7 @@ async def test_a_session_whose_write_may_come_late_is_used_only_if_its_server_an
         server.strike = strike
         with pytest.raises(zkwire.ConnectionLostError if is_kept else zkwire.SessionExpiredError) as ended:
             await creating
-        await connected(zk)
+        await until_state(zk, CONNECTED)
         asked = [(sent.host, sent.name) for sent in server.requests]
         assert await zk.exists("/lost") is None
         if is_kept:
@@ -158,13 +150,12 @@ async def test_the_former_server_gets_a_handshake_once_a_sync_has_passed_it_pitf
         transaction = zk.transaction()
         transaction.check("/")  # alone it would be no write
         transaction.create("/lost")
-        writing = asyncio.ensure_future(transaction.commit())
-        await turns()
+        writing = await begun(transaction.commit())
         server.drop()
         server.is_silent = False
         with pytest.raises(zkwire.ConnectionLostError):
             await writing
-        await connected(zk)
+        await until_state(zk, CONNECTED)
         assert zk.server == "b:2181"
         server.names()
         server.strike = lambda wire, sent: None if answers or sent.name != "sync" else -110
@@ -173,7 +164,7 @@ async def test_the_former_server_gets_a_handshake_once_a_sync_has_passed_it_pitf
         await turns(50)
         await asyncio.sleep(0.5)
         server.refused = set()
-        await connected(zk)
+        await until_state(zk, CONNECTED)
         asked = [(sent.host, sent.name) for sent in server.requests]
         flush = [("a", "connect"), ("a", "sync")]
         if answers:
@@ -200,14 +191,12 @@ async def test_servers_with_one_name_are_told_apart_by_their_addresses(answers: 
 
     async with zkwire.connect("name", open_link=open_link) as zk:
         first = zk.session_id
-        server.drop()
-        await turns()
-        await connected(zk)
+        await server.reconnect(zk)
         del server.wires[:-1]
         assert tried == [*"aba"]  # b was prepared on the connection that was opened to it
         creating = await lose_a_write_and_a_handshake(server, zk)
         server.refused = set() if answers else {"a"}
-        await connected(zk)
+        await until_state(zk, CONNECTED)
         assert (zk.session_id == first) == answers
         assert ("closeSession" in server.names()) != answers
         assert tried[2:7] == [*"ababa"]
@@ -235,7 +224,7 @@ async def test_a_session_is_over_once_its_end_was_asked_for(how: str) -> None:
         server.strike = strike
         while zk.session_id == first:
             await asyncio.sleep(0.01)
-        await connected(zk)
+        await until_state(zk, CONNECTED)
         assert len(ends) == 1
         await outcome(creating)
         server.strike = lambda wire, sent: None
@@ -272,6 +261,6 @@ async def test_a_handshake_that_was_given_up_does_no_harm_by_itself(why: str) ->
                 await asyncio.sleep(0.01)
             server.is_silent, server.refused = False, set()
             await asking
-        await connected(zk)
+        await until_state(zk, CONNECTED)
         assert (zk.session_id, zk.server) == (first, "b:2181")
         assert len(server.wires) == 3

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, cancelled, turns
+from tests.support.client import InOrder, begun, given_up, turns
 from tests.support.recipes import outcome, until
+from tests.support.virtual_time import Server as VirtualServer
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionState
 from zkwire.testing import Server
@@ -14,17 +15,21 @@ from zkwire.testing import Server
 CONNECTED, SUSPENDED, CLOSED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CLOSED
 
 
+async def leaving(server: VirtualServer, zk: zkwire.Client) -> "asyncio.Task[str]":
+    """Have the client leave its server a for b with a create in flight, whose answer is held back."""
+    server.is_holding = True
+    creating = await begun(zk.create("/a"))
+    zk.set_hosts("b")
+    await turns()
+    return creating
+
+
 @in_virtual_time
 async def test_what_is_in_flight_is_answered_before_the_server_is_left_and_what_comes_then_goes_to_the_next() -> None:
     async with a_client("a") as (server, zk):
         session, states = zk.session_id, zk.states()
-        server.is_holding = True
-        creating = asyncio.ensure_future(zk.create("/a"))
-        await turns()
-        zk.set_hosts("b")
-        await turns()
-        reading = asyncio.ensure_future(zk.get("/a"))
-        await turns(20)
+        creating = await leaving(server, zk)
+        reading = await begun(zk.get("/a"), 20)
         assert server.names() == ["create", "ping"]
         assert zk.state is CONNECTED  # the create is not cut off
         server.release()
@@ -53,13 +58,8 @@ async def test_a_server_is_left_at_once_if_nothing_is_in_flight(
 @in_virtual_time
 async def test_a_connection_lost_while_its_server_is_left_does_not_keep_the_client_at_the_next_one() -> None:
     async with a_client("a") as (server, zk):
-        server.is_holding = True
-        creating = asyncio.ensure_future(zk.create("/a"))
-        await turns()
-        zk.set_hosts("b")
-        await turns()
-        server.drop()
-        server.is_holding = False
+        creating = await leaving(server, zk)
+        server.drop_held()
         assert isinstance(await outcome(creating), zkwire.ConnectionLostError)
         await zk.ping()
         assert zk.server == "b:2181"
@@ -73,14 +73,9 @@ async def test_a_connection_lost_while_its_server_is_left_does_not_keep_the_clie
 async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_connection_that_is_there() -> None:
     async with a_client("a") as (server, zk):
         states = zk.states()
-        server.is_holding = True
-        creating = asyncio.ensure_future(zk.create("/a"))
-        await turns()
-        zk.set_hosts("b")
-        await turns()
+        creating = await leaving(server, zk)
         server.is_silent = True
-        ending = asyncio.ensure_future(zk.close())
-        await turns()
+        ending = await begun(zk.close())
         server.release()
         assert await creating == "/a"
         await turns()  # the answer to the last ping has arrived as well
@@ -99,11 +94,8 @@ async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_co
 async def test_the_node_of_a_cancelled_create_does_not_stay_in_a_session_that_is_kept(keep_session: bool) -> None:
     async with a_client() as (server, zk), zkwire.connect("c", open_link=server.open_link) as other:
         server.is_holding = True
-        creating = asyncio.ensure_future(zk.create("/e", ephemeral=True))
-        await turns()
-        await cancelled(creating)
-        ending = asyncio.ensure_future(zk.close(keep_session=keep_session))
-        await turns()
+        await given_up(zk.create("/e", ephemeral=True))
+        ending = await begun(zk.close(keep_session=keep_session))
         assert not ending.done()
         server.release()
         await ending
@@ -116,9 +108,7 @@ async def test_a_server_that_falls_silent_ends_the_wait_for_the_clean_up_of_a_ke
     """Otherwise it would last for half of the session timeout."""
     async with a_client(timeout=600.0) as (server, zk):
         server.is_silent = True
-        creating = asyncio.ensure_future(zk.create("/e", ephemeral=True))
-        await turns()
-        await cancelled(creating)
+        await given_up(zk.create("/e", ephemeral=True))
         start = server.loop.time()
         await zk.close(keep_session=True)
         assert server.loop.time() - start == pytest.approx(2.5, abs=0.1)  # the clean-up, and then the last ping

@@ -10,7 +10,17 @@ from tests.support.rogue import Peer, Rogue
 from zkwire import Client, GetData
 from zkwire.testing import Server
 
-_UNKNOWN = {15: "3.5.0", 16: "3.5.0", 19: "3.5.1", 21: "3.5.3", 22: "3.6.0", 103: "3.6.0", 104: "3.6.0", 107: "3.7.0"}
+_UNKNOWN = {
+    15: "3.5.0",
+    16: "3.5.0",
+    19: "3.5.1",
+    21: "3.5.3",
+    22: "3.6.0",
+    103: "3.6.0",
+    104: "3.6.0",
+    106: "3.6.0",
+    107: "3.7.0",
+}
 
 VERBS: dict[str, tuple[int, Callable[[Client], Awaitable[object]]]] = {
     "create_and_stat": (15, lambda zk: zk.create_and_stat("/a")),
@@ -20,6 +30,7 @@ VERBS: dict[str, tuple[int, Callable[[Client], Awaitable[object]]]] = {
     "get_many": (22, lambda zk: zk.get_many([GetData("/a")])),
     "get_ephemerals": (103, lambda zk: zk.get_ephemerals()),
     "count_descendants": (104, lambda zk: zk.count_descendants("/a")),
+    "events": (106, lambda zk: zk.events("/a").__aenter__()),
     "whoami": (107, lambda zk: zk.whoami()),
 }
 

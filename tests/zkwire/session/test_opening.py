@@ -15,10 +15,9 @@ from unittest.mock import patch
 import pytest
 
 import zkwire
-from tests.support.client import states_until, turns
+from tests.support.client import reconnected, turns
 from tests.support.recipes import until
 from tests.support.virtual_time import a_client, in_virtual_time
-from zkwire import SessionState
 from zkwire.session.opening import Opener
 from zkwire.testing import Server
 
@@ -123,11 +122,9 @@ async def test_a_resolver_slower_than_an_attempt_is_waited_for_by_the_next_ones_
                 names.delay = 20.0
                 states = zk.states()
                 server.drop()
-                await states_until(states, SessionState.SUSPENDED)
-                await states_until(states, SessionState.CONNECTED)  # with the address from before
+                await reconnected(states)  # with the address from before
                 server.drop()
-                await states_until(states, SessionState.SUSPENDED)
-                await states_until(states, SessionState.CONNECTED)
+                await reconnected(states)
                 assert names.asked == 2
 
 
@@ -190,8 +187,7 @@ async def test_a_resolver_that_fails_in_any_way_leaves_the_addresses_known_befor
                 names.failure, names.addresses = failure, []
                 for asked in (3, 4):
                     server.drop()
-                    await states_until(states, SessionState.SUSPENDED)
-                    await states_until(states, SessionState.CONNECTED)
+                    await reconnected(states)
                     assert names.asked == (1 if failure is NO_THREAD else asked)
 
 

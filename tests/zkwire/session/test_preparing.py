@@ -1,6 +1,5 @@
 """What a server grants is known before it gets a handshake that resumes the session: its answer may be lost."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,6 +7,7 @@ import pytest
 
 import zkwire
 from tests.support.client import turns
+from tests.support.recipes import until_state
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
 from tests.zkwire.session.test_xids import OneToken
 from zkwire import SessionState
@@ -33,13 +33,6 @@ async def two_servers() -> AsyncIterator[tuple[Server, zkwire.Client]]:
         yield server, zk
 
 
-async def resumed(zk: zkwire.Client) -> None:
-    """Wait until the client, whose connection was dropped in this turn, has the next one."""
-    await turns()
-    while zk.state is not SessionState.CONNECTED:
-        await asyncio.sleep(0.01)
-
-
 def asked(server: Server) -> list[tuple[str, str]]:
     names = [(sent.host, sent.name) for sent in server.requests if sent.name != "ping"]
     server.requests.clear()
@@ -50,16 +43,13 @@ def asked(server: Server) -> list[tuple[str, str]]:
 async def test_the_first_time_another_session_asks_what_the_server_grants() -> None:
     async with two_servers() as (server, zk):
         first = zk.session_id
-        server.drop()
-        await resumed(zk)
+        await server.reconnect(zk)
         assert asked(server)[:4] == [*ASKED, ("b", "connect")]
         assert (zk.session_id, zk.least_timeout) == (first, 4.0)
         assert len(server.machine.sessions.by_id) == 1
-        server.drop()
-        await resumed(zk)
+        await server.reconnect(zk)
         assert asked(server)[:1] == [("a", "connect")]
-        server.drop()
-        await resumed(zk)
+        await server.reconnect(zk)
         assert asked(server)[:1] == [("b", "connect")]  # it is known now
 
 
@@ -96,7 +86,7 @@ async def test_a_server_that_does_not_say_what_it_grants_gets_no_handshake(silen
         server.drop()
         await turns(20)
         assert zk.certain_until == certain_until
-        await resumed(zk)
+        await until_state(zk, SessionState.CONNECTED)
         assert (zk.server, zk.session_id, zk.least_timeout) == ("a:2181", first, 10.0)
 
 
@@ -110,7 +100,7 @@ async def test_the_session_that_asks_is_used_again_and_a_new_one_is_made_when_it
         server.machine.expire(asking)
         server.strike = lambda wire, sent: None
         server.refused = {"a"}
-        await resumed(zk)
+        await until_state(zk, SessionState.CONNECTED)
         assert zk.server == "b:2181"
         assert len(server.machine.sessions.by_id) == 1
 

@@ -7,10 +7,11 @@ from typing import Any, Final
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, turns
+from tests.support.client import begun, cancelled, turns
+from tests.support.observer import Records
 from tests.support.proxy import Proxy
 from tests.support.recipes import outcome
-from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
+from tests.support.virtual_time import Sent, Server, Wire, a_client, cleaned_up, in_virtual_time
 from tests.zkwire.session.test_cleanup_at_each_moment import how_many, throttled
 from zkwire import ConnectionLostError, Create, NoAuthError, NodeExistsError, SessionExpiredError
 from zkwire.testing import RealServer
@@ -44,8 +45,7 @@ async def lose(server: Server, *calls: Any, carried_out: bool = True) -> list[as
         server.strike = not_created
     tasks = [asyncio.ensure_future(call) for call in calls]
     await turns()
-    server.drop()
-    server.is_holding = False
+    server.drop_held()
     server.strike = nothing
     return tasks
 
@@ -138,8 +138,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
     async with a_client() as (server, zk):
         await zk.create("/p")
         server.is_holding = True
-        task = asyncio.ensure_future(zk.create("/p/n-", recover=True, **KINDS[kind]))
-        await turns()
+        task = await begun(zk.create("/p/n-", recover=True, **KINDS[kind]))
         if moment in ("answered", "in flight"):
             await cancelled(task)
         if moment != "answered":
@@ -166,8 +165,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
 
             zk._session.requests.recovered = recover  # type: ignore[method-assign]
             assert isinstance(await outcome(task), asyncio.CancelledError)
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.01)
+        await cleaned_up(zk)
         assert server.names().count("delete") == (moment != "expired" or "ephemeral" not in kind)
         assert await zk.get_children("/p") == []
 
@@ -214,8 +212,7 @@ async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_th
             assert all(isinstance(error, ConnectionLostError) and error.maybe_applied for error in made)
         else:
             assert [(await zk.get(path)).data for path in made] == [b"0", b"2", b"3"]
-        while zk._session.requests.is_cleaning_up:
-            await asyncio.sleep(0.01)
+        await cleaned_up(zk)
         assert len(await zk.get_children("/")) == 4
 
 
@@ -280,8 +277,7 @@ async def test_twins_of_the_name_are_not_taken_for_the_node_pitfall_89(kind: str
         older = await other.create(path, b"twin", ephemeral=True, sequential="sequential" in kind)
         wire = server.wires[0]
         server.strike = lambda at, sent: False if at is wire and sent.name == "create2" else None
-        task = asyncio.ensure_future(zk.create(path, b"own", **options))
-        await turns()
+        task = await begun(zk.create(path, b"own", **options))
         wire.lose(None)
         with pytest.raises(ConnectionLostError, match="not carried out"):
             await task
@@ -289,10 +285,8 @@ async def test_twins_of_the_name_are_not_taken_for_the_node_pitfall_89(kind: str
             return
         server.strike = nothing
         server.is_holding = True
-        task = asyncio.ensure_future(zk.create(path, b"own", **options))
-        await turns()
-        twin = asyncio.ensure_future(other.create(path, b"twin", ephemeral=True, sequential=True))
-        await turns()
+        task = await begun(zk.create(path, b"own", **options))
+        twin = await begun(other.create(path, b"twin", ephemeral=True, sequential=True))
         server.drop()
         server.release()
         assert (await zk.get(await task)).data == b"own"
@@ -361,21 +355,16 @@ async def test_in_a_pipeline_the_result_is_in_the_place_of_the_create(carried_ou
 
 @in_virtual_time
 async def test_the_observer_sees_one_end_of_a_recovered_create() -> None:
-    done: list[tuple[str, bool]] = []
-
-    class Seen(zkwire.Observer):
-        def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
-            if operation == "create2":
-                done.append((operation, error is None))
-
-    async with a_client(observer=Seen()) as (server, zk):
+    seen = Records()
+    async with a_client(observer=seen) as (server, zk):
         for carried_out in (True, False):
             (task,) = await lose(server, zk.create("/n", ephemeral=True, recover=True), carried_out=carried_out)
             await outcome(task)
             if carried_out:
                 await zk.delete("/n")
         await turns()
-        assert done == [("create2", True), ("create2", False)]
+        ends = [error for operation, _, error in seen.requests if operation == "create2"]
+        assert ends == ["", "ConnectionLostError"]
 
 
 # -- on a real server -------------------------------------------------------------------------------------------------

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from tests.support.client import turns
-from tests.support.virtual_time import a_client, in_virtual_time
-from tests.zkwire.session.test_cleanup_at_each_moment import behind_and_overloaded, now, throttled
+from tests.support.client import begun, turns
+from tests.support.virtual_time import a_client, in_virtual_time, now
+from tests.zkwire.session.test_cleanup_at_each_moment import behind_and_overloaded, throttled
 
 
 @in_virtual_time
@@ -81,8 +81,7 @@ async def test_a_removal_that_goes_on_while_the_client_closes_ends_with_the_sess
         server.strike = throttled("delete")
         removed = zk.discard("/a", newest_zxid=newest)
         server.is_holding = True
-        closing = asyncio.ensure_future(zk.close())
-        await turns()
+        closing = await begun(zk.close())
         assert not removed.done()
         server.drop()  # the delete fails, and cannot be followed by another request
         await turns()

@@ -8,26 +8,13 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, turns
+from tests.support.client import begun, cancelled, given_up, turns
+from tests.support.observer import Records
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
 from zkwire import SessionState, WatchEventType, WatchSet
 from zkwire.session.request_queue import RequestQueue, RequestTooLargeError
 from zkwire.wire.connection import Call
 from zkwire.wire.requests import CreateRequest, ExistsRequest
-
-
-class Records(zkwire.Observer):
-    """Records the requests and the events of a client."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, str | None, str]] = []
-        self.events: list[tuple[WatchEventType, str]] = []
-
-    def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
-        self.requests.append((operation, path, type(error).__name__ if error else ""))
-
-    def event_arrived(self, type: WatchEventType, path: str, zxid: int | None) -> None:
-        self.events.append((type, path))
 
 
 def started(call: Any) -> "asyncio.Task[Any]":
@@ -74,8 +61,7 @@ async def test_four_megabytes_of_large_requests_are_in_flight_and_small_ones_beh
         large = bytes(1_048_000)
         creating = [started(zk.create(f"/large-{number}", large)) for number in range(4)]
         small = started(zk.create("/small", bytes(3000)))
-        more = started(zk.create("/more", large))
-        await turns()
+        more = await begun(zk.create("/more", large))
         first = ["/large-0", "/large-1", "/large-2", "/large-3", "/small"]
         assert [sent.path for sent in server.requests] == first
         server.release()
@@ -89,8 +75,7 @@ async def test_nothing_is_written_while_the_socket_is_full_and_all_of_it_afterwa
         await zk.create("/a")
         server.requests.clear()
         server.wire.fill()
-        reading = started(zk.exists("/a"))
-        await turns()
+        reading = await begun(zk.exists("/a"))
         removing = zk.discard("/a")
         await turns()
         assert server.requests == []
@@ -194,8 +179,7 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
         ]
         given_up = [started(zk.exists("/given-up")), started(zk.set("/given-up", b""))]
         waiting = [started(zk.set("/a", b"3")), started(zk.get("/a"))]
-        never = started(zk.exists("/never"))
-        await turns()
+        never = await begun(zk.exists("/never"))
         await asyncio.gather(*map(cancelled, [*given_up, never]))
         first_names = ["removeWatches", "getData", "setData", "exists", "getChildren", "exists", "setData"]
         assert server.names() == first_names
@@ -234,14 +218,12 @@ async def test_a_read_with_a_watch_that_was_given_up_is_no_reason_to_keep_anothe
     async with a_client(max_in_flight=1) as (server, zk):
         server.is_holding = True
         if when != "in flight":
-            first = started(zk.get("/"))
-            await turns()
+            first = await begun(zk.get("/"))
         asking = [started(zk.exists_and_watch("/a")) for _ in range(100 if when == "one of many" else 1)]
         await turns()
         await asyncio.gather(*map(cancelled, asking))
         if when == "in flight":
-            server.drop()
-            server.is_holding = False
+            server.drop_held()
         else:
             if when == "one of many":
                 asking = [started(zk.exists("/b")) for _ in range(10)]
@@ -274,12 +256,9 @@ async def test_a_watch_that_is_given_up_before_its_answer_is_removed_from_the_se
         first = started(zk.get("/")) if when == "waiting" else None
         await turns()
         if when == "without a connection":
-            server.refused = {"a", "b"}
-            server.drop()
-            await turns()
+            await server.cut_off(zk)
         watches = WatchSet()
-        asking = started(zk.exists_and_watch("/a", into=watches))
-        await turns()
+        asking = await begun(zk.exists_and_watch("/a", into=watches))
         watches.cancel()
         server.refused = set()
         server.release()
@@ -298,13 +277,10 @@ async def test_a_watch_that_is_given_up_before_its_answer_is_removed_from_the_se
 async def test_a_credential_that_waits_when_the_connection_breaks_is_shown_once_and_first() -> None:
     async with a_client(max_in_flight=1) as (server, zk):
         server.is_holding = True
-        reading = started(zk.get("/"))
-        await turns()
-        adding = started(zk.add_auth("digest", b"user:password"))
-        await turns()
+        reading = await begun(zk.get("/"))
+        adding = await begun(zk.add_auth("digest", b"user:password"))
         assert server.names() == ["getData"]
-        server.drop()
-        server.is_holding = False
+        server.drop_held()
         await reading
         await adding
         await zk.ping()
@@ -391,8 +367,7 @@ async def test_the_removal_of_one_watch_waits_for_no_answer_but_spares_the_watch
     async with a_client() as (server, zk):
         _, first = await zk.exists_and_watch("/a")
         server.is_holding = True
-        asking = started(zk.exists_and_watch("/a"))
-        await turns()
+        asking = await begun(zk.exists_and_watch("/a"))
         first.cancel()
         server.release()
         _, second = await asking
@@ -418,9 +393,7 @@ async def test_behind_an_answer_with_nonsense_in_the_same_read_nothing_is_sent_t
         assert server.names() == ["getData", "connect", "create"]
         # And so it is with what is written without waiting for the next turn.
         server.is_holding = True
-        creating = started(zk.create("/b", ephemeral=True))
-        await turns()
-        await cancelled(creating)
+        await given_up(zk.create("/b", ephemeral=True))
         server.release()
         server.wire.send(GARBAGE)
         await server.until("delete")
@@ -435,13 +408,11 @@ async def test_the_search_for_the_node_of_a_cancelled_create_comes_ahead_of_all_
     async with a_client(max_in_flight=2) as (server, zk):
         server.is_holding = True
         reading, creating = started(zk.exists("/read")), started(zk.create("/a", ephemeral=True))
-        waiting = started(zk.exists("/waiting"))
-        await turns()
+        waiting = await begun(zk.exists("/waiting"))
         if when == "before":
             await cancelled(creating)
         server.names()
-        server.drop()
-        server.is_holding = False
+        server.drop_held()
         asyncio.get_running_loop().call_soon(creating.cancel)
         await asyncio.gather(reading, waiting)
         await server.until("delete")
@@ -459,9 +430,7 @@ async def test_the_end_of_a_session_fails_all_that_waits_and_the_observer_hears_
         seen.requests.clear()
         server.is_silent = True
         calls = [started(zk.set("/w", b"")), started(zk.get("/r")), started(zk.get("/waits"))]
-        given_up = started(zk.get("/given-up"))
-        await turns()
-        await cancelled(given_up)
+        await given_up(zk.get("/given-up"))
         server.machine.expire(zk.session_id)
         server.drop()
         await turns()

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import states_until
+from tests.support.client import reconnected
 from tests.support.recipes import no_task_stays
 from tests.support.virtual_time import a_client, in_virtual_time
-from zkwire import AuthFailedError, SessionState
+from zkwire import AuthFailedError
 from zkwire.testing import Server
 
 AUTH_FAILED = -115
@@ -46,8 +46,7 @@ async def test_tokens_are_exchanged_until_the_mechanism_has_no_more() -> None:
                 assert (mechanism.given, sent.hits) == (["127.0.0.1", b"", b""], 2)
                 states = zk.states()
                 server.drop()
-                await states_until(states, SessionState.SUSPENDED)
-                await states_until(states, SessionState.CONNECTED)
+                await reconnected(states)
                 assert sent.hits == 4  # on every connection
 
 
@@ -74,25 +73,6 @@ async def test_what_a_mechanism_does_wrong_ends_the_session(tokens: tuple[Any, .
             await zkwire.connect(server.hosts, sasl=Scripted(*tokens))
         assert f"no authentication by SASL with {server.hosts}: {why}" in str(failed.value)
         assert not server.sessions
-
-
-async def test_a_refusal_of_the_server_ends_the_session() -> None:
-    async with Server() as server, no_task_stays():
-        with (
-            server.answering("sasl", AUTH_FAILED),
-            pytest.raises(AuthFailedError, match="the server refuses: "),
-        ):
-            await zkwire.connect(server.hosts, sasl=Scripted(b"first"))
-
-
-async def test_a_connection_that_breaks_during_the_exchange_is_followed_by_another() -> None:
-    mechanism = Scripted(b"first")
-    async with Server() as server:
-        with server.drop_before("sasl") as lost:
-            async with zkwire.connect(server.hosts, sasl=mechanism) as zk:
-                assert await zk.exists("/a") is None
-            assert lost.hits == 1
-        assert mechanism.given == ["127.0.0.1", "127.0.0.1", b""]
 
 
 @in_virtual_time

@@ -12,10 +12,10 @@ import pytest
 
 import zkwire
 from tests.support import rogue
-from tests.support.client import states_until
+from tests.support.client import reconnected
 from tests.support.planted import Watch, planted, shows
 from tests.support.rogue import Peer, Rogue
-from zkwire import DigestMD5, SessionState
+from zkwire import DigestMD5
 from zkwire.testing import Server
 from zkwire.wire.records import ConnectRequest, ConnectResponse
 from zkwire.wire.requests import AuthRequest, SaslReply, SaslRequest
@@ -232,7 +232,6 @@ async def test_asyncio_that_logs_each_step_prints_no_secret() -> None:
         await zk.add_auth("digest", BOB.encode() + b"2")
         states = zk.states()
         server.drop()
-        await states_until(states, SessionState.SUSPENDED)
-        await states_until(states, SessionState.CONNECTED)
+        await reconnected(states)
         await zk.create("/a", acl=zkwire.CREATOR_ALL_ACL)
     loop.set_debug(False)

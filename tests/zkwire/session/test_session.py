@@ -8,23 +8,14 @@ from operator import gt
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, cancelled, turns
-from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, tasks
+from tests.support.client import InOrder, begun, given_up, turns
+from tests.support.recipes import until_state
+from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, now, tasks
 from zkwire import AuthFailedError, SessionClosedError, SessionExpiredError, SessionState
 from zkwire.session.transport import Link
 from zkwire.testing.memory.machine import Settings
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-async def state_is(zk: zkwire.Client, wanted: SessionState) -> None:
-    """Wait until the client is in this state."""
-    while zk.state is not wanted:
-        await asyncio.sleep(0.001)
 
 
 # -- expiry -----------------------------------------------------------------------------------------------------------
@@ -38,9 +29,7 @@ async def test_a_session_that_no_server_confirms_expires_four_thirds_of_its_time
         await zk.create("/e", ephemeral=True)
         old, states = zk.session_id, zk.states()
         await asyncio.sleep(5.0)  # a ping each 2.25 s; the last one was answered after 4.5 s
-        server.refused = {"a", "b"}
-        server.drop()
-        await state_is(zk, SUSPENDED)
+        await server.cut_off(zk)
         reading = asyncio.ensure_future(zk.get("/e"))
         with pytest.raises(SessionExpiredError) as expired:
             await reading
@@ -53,7 +42,7 @@ async def test_a_session_that_no_server_confirms_expires_four_thirds_of_its_time
         await asyncio.sleep(20.0)
         assert zk.state is CONNECTING  # there is no session that could expire
         server.refused = set()
-        await state_is(zk, CONNECTED)
+        await until_state(zk, CONNECTED)
         assert zk.session_id not in (0, old)
         assert zk.session_timeout == 9.0
         await zk.close()
@@ -74,7 +63,7 @@ async def test_a_shorter_timeout_that_another_server_grants_counts_from_its_hand
         server.refused = {"a", "b"}
         server.drop()
         lost = now()
-        await state_is(zk, EXPIRED if zk.state is EXPIRED else CONNECTING)
+        await until_state(zk, EXPIRED if zk.state is EXPIRED else CONNECTING)
         assert now() - lost == pytest.approx(4.0 * 4 / 3, abs=0.05)
         assert zk.session_timeout == 10.0  # what the next session asks for
 
@@ -155,8 +144,7 @@ async def test_what_arrives_behind_the_refusal_of_a_credential_fails_with_the_se
         server.strike = lambda wire, sent: -115 if sent.name == "auth" else None
         server.is_holding = True
         adding = asyncio.ensure_future(zk.add_auth("digest", b"u:p"))
-        reading = asyncio.ensure_future(zk.exists_and_watch("/a"))
-        await turns()
+        reading = await begun(zk.exists_and_watch("/a"))
         server.release()
         session_id = zk.session_id
         for task in (adding, reading):
@@ -185,17 +173,11 @@ async def test_a_credential_whose_caller_is_cancelled_is_shown_only_if_it_was_se
     async with a_client(max_in_flight=1) as (server, zk):
         server.is_holding = True
         for request in (zk.add_auth("digest", b"u:p"), zk.get("/"), zk.add_auth("digest", b"t:p")):
-            asking = asyncio.ensure_future(request)
-            await turns()
-            await cancelled(asking)
+            await given_up(request)
         server.release()
         await zk.ping()
-        server.refused = {"a", "b"}
-        server.drop()
-        await state_is(zk, SUSPENDED)
-        waiting = asyncio.ensure_future(zk.add_auth("digest", b"v:p"))
-        await turns()
-        await cancelled(waiting)
+        await server.cut_off(zk)
+        await given_up(zk.add_auth("digest", b"v:p"))
         server.refused = set()
         await zk.ping()
         assert server.names() == ["auth", "getData", "ping", "connect", "auth", "ping"]
@@ -209,9 +191,7 @@ async def test_a_credential_whose_caller_is_cancelled_is_shown_only_if_it_was_se
 async def test_a_client_whose_task_is_cancelled_from_outside_is_closed(has_server: bool, seconds: float) -> None:
     async with a_client() as (server, zk):
         if not has_server:
-            server.refused = {"a", "b"}
-            server.drop()
-            await state_is(zk, SUSPENDED)
+            await server.cut_off(zk)
         removed = zk.discard("/a")
         (runner,) = tasks("zkwire session")
         runner.cancel()
@@ -266,9 +246,7 @@ async def test_closing_gives_up_when_no_server_is_heard_and_sooner_if_none_was_h
         reading = asyncio.ensure_future(zk.get("/"))  # the server owes an answer from now on
         await turns()
         if not is_connected:
-            server.refused = {"a", "b"}
-            server.drop()
-            await turns()
+            await server.cut_off(zk)
         await asyncio.sleep(silent_for)
         start = now()
         await zk.close(within=within)
