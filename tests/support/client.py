@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 import zkwire
 from tests.support.proxy import Proxy
-from zkwire import Client, SessionState
+from zkwire import Client, SessionState, testing
 
 T = TypeVar("T")
 
@@ -77,6 +77,13 @@ async def reconnected(states: AsyncIterator[SessionState]) -> None:
     """Wait until the connection is lost and there is another one."""
     await states_until(states, SessionState.SUSPENDED)
     await states_until(states, SessionState.CONNECTED)
+
+
+async def drop(server: "testing.Server", zk: Client) -> None:
+    """Lose the connection, and wait until there is another one."""
+    states = zk.states()
+    server.drop()
+    await reconnected(states)
 
 
 async def watched(server: WordServer, path: str) -> bool:

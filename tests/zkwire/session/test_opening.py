@@ -15,7 +15,7 @@ from unittest.mock import patch
 import pytest
 
 import zkwire
-from tests.support.client import reconnected, turns
+from tests.support.client import drop, turns
 from tests.support.recipes import until
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire.session.opening import Opener
@@ -120,11 +120,8 @@ async def test_a_resolver_slower_than_an_attempt_is_waited_for_by_the_next_ones_
                 await zk.ping()
                 assert names.asked == 1
                 names.delay = 20.0
-                states = zk.states()
-                server.drop()
-                await reconnected(states)  # with the address from before
-                server.drop()
-                await reconnected(states)
+                await drop(server, zk)  # with the address from before
+                await drop(server, zk)
                 assert names.asked == 2
 
 
@@ -183,11 +180,9 @@ async def test_a_resolver_that_fails_in_any_way_leaves_the_addresses_known_befor
                 await opener(asyncio.Protocol, NAME, server.port)  # type: ignore[arg-type]
             names.failure, names.addresses = None, ["127.0.0.1"]
             async with zkwire.connect(f"{NAME}:{server.port}", open_link=opener) as zk:
-                states = zk.states()
                 names.failure, names.addresses = failure, []
                 for asked in (3, 4):
-                    server.drop()
-                    await reconnected(states)
+                    await drop(server, zk)
                     assert names.asked == (1 if failure is NO_THREAD else asked)
 
 

@@ -9,6 +9,7 @@ import zkwire
 from tests.support.client import InOrder, states_until
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
+from tests.support.recipes import proxied
 from tests.support.set_watches import lists_of
 from tests.zkwire.session.verbs import WRITES
 from zkwire import SessionState, WatchEventType
@@ -54,11 +55,7 @@ async def test_a_kept_session_is_resumed_by_its_password_and_no_session_begins_i
 async def test_no_event_advances_the_zxid_that_a_reconnect_sends_pitfalls_33_61(
     zookeeper: RealServer, path: str
 ) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
+    async with proxied(zookeeper) as (proxy, other, zk):
         await zk.create(path)
         _, first = await zk.exists_and_watch(f"{path}-1")
         _, second = await zk.get_and_watch(path)
@@ -84,11 +81,7 @@ async def test_no_event_advances_the_zxid_that_a_reconnect_sends_pitfalls_33_61(
 
 
 async def test_every_kind_of_watch_is_set_again_pitfalls_1_2_30(zookeeper: RealServer, path: str) -> None:
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
+    async with proxied(zookeeper) as (proxy, other, zk):
         await zk.create(path)
         _, exist = await zk.exists_and_watch(path)
         _, data = await zk.get_and_watch(path)
@@ -184,11 +177,7 @@ async def test_dead_hosts_are_skipped_and_no_connection_leaks_pitfall_58(zookeep
 
 async def test_removing_a_watch_that_has_just_fired_is_harmless_pitfall_38(zookeeper: RealServer, path: str) -> None:
     """The watch fires while the request to remove it is on its way."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(proxy.hosts) as zk,
-        zkwire.connect(zookeeper.hosts) as other,
-    ):
+    async with proxied(zookeeper) as (proxy, other, zk):
         _, watch = await zk.exists_and_watch(path)
         hold = proxy.hold_replies()
         await other.create(path)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from tests.support.client import reconnected
+from tests.support.client import drop
 from tests.support.recipes import no_task_stays
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import AuthFailedError
@@ -44,9 +44,7 @@ async def test_tokens_are_exchanged_until_the_mechanism_has_no_more() -> None:
             async with zkwire.connect(server.hosts, sasl=mechanism) as zk:
                 assert await zk.exists("/a") is None
                 assert (mechanism.given, sent.hits) == (["127.0.0.1", b"", b""], 2)
-                states = zk.states()
-                server.drop()
-                await reconnected(states)
+                await drop(server, zk)
                 assert sent.hits == 4  # on every connection
 
 

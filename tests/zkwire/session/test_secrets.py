@@ -12,7 +12,7 @@ import pytest
 
 import zkwire
 from tests.support import rogue
-from tests.support.client import reconnected
+from tests.support.client import drop
 from tests.support.planted import Watch, planted, shows
 from tests.support.rogue import Peer, Rogue
 from zkwire import DigestMD5
@@ -230,8 +230,6 @@ async def test_asyncio_that_logs_each_step_prints_no_secret() -> None:
         zkwire.connect(server.hosts, auth=[("digest", BOB.encode())], observer=zkwire.Observer()) as zk,
     ):
         await zk.add_auth("digest", BOB.encode() + b"2")
-        states = zk.states()
-        server.drop()
-        await reconnected(states)
+        await drop(server, zk)
         await zk.create("/a", acl=zkwire.CREATOR_ALL_ACL)
     loop.set_debug(False)

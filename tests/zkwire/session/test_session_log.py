@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 import zkwire
-from tests.support.client import reconnected
+from tests.support.client import drop
 from tests.support.virtual_time import in_virtual_time
 from zkwire import SessionState
 from zkwire.errors import ProtocolError
@@ -31,9 +31,7 @@ async def test_a_session_is_logged_from_its_beginning_to_its_end(caplog: pytest.
     async with Server() as server:
         async with zkwire.connect(server.hosts, 7.0) as zk:
             session = f"0x{zk.session_id:x}"
-            states = zk.states()
-            server.drop()
-            await reconnected(states)
+            await drop(server, zk)
             hosts = server.hosts
         messages = logged(caplog)
     assert messages[0] == ("INFO", f"connected to {hosts}: new session {session}, with a timeout of 7 s")
