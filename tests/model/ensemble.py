@@ -68,22 +68,22 @@ class World(NamedTuple):
 
     now: int
     certainty: int
-    is_greeted: bool
     proven: float
-    there: tuple[Sent, ...]
-    pending: tuple[tuple[int, int, bool], ...]
-    touched: bool
-    up: tuple[int, ...]
-    down: tuple[int, ...]
-    back: tuple[Sent, ...]
     deadline: int
     next_ping: int
-    is_second: bool
-    is_deposed: bool
-    has_ended: bool
     requests: int
     elections: int
     moves: int
+    is_greeted: bool = True
+    there: tuple[Sent, ...] = ()
+    pending: tuple[tuple[int, int, bool], ...] = ()
+    touched: bool = False
+    up: tuple[int, ...] = ()
+    down: tuple[int, ...] = ()
+    back: tuple[Sent, ...] = ()
+    is_second: bool = False
+    is_deposed: bool = False
+    has_ended: bool = False
 
 
 class Ensemble:
@@ -105,19 +105,9 @@ class Ensemble:
         start = World(
             now=0,
             certainty=self._number(new),
-            is_greeted=True,
             proven=new.until,
-            there=(),
-            pending=(),
-            touched=False,
-            up=(),
-            down=(),
-            back=(),
             deadline=self._kept_until(0),
             next_ping=times.phase,
-            is_second=False,
-            is_deposed=False,
-            has_ended=False,
             requests=times.requests,
             elections=times.elections,
             moves=times.moves,
@@ -153,11 +143,7 @@ class Ensemble:
         if world.back:
             yield ("client takes", world.back[0][0]), self._answered(world)
         if world.elections and not world.has_ended:
-            elected = world._replace(
-                elections=world.elections - 1,
-                is_deposed=True,
-                deadline=self._kept_until(now),
-            )
+            elected = world._replace(elections=world.elections - 1, is_deposed=True, deadline=self._kept_until(now))
             yield ("elect",), elected
         if world.moves:
             yield ("move", 1), self._moved(world, is_second=False)

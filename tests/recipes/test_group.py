@@ -223,12 +223,6 @@ async def test_a_membership_that_is_left_at_once_is_not_looked_after(monkeypatch
         assert await Group(zk, "/g").members() == {}
 
 
-async def test_a_group_that_was_never_joined_has_no_members() -> None:
-    async with scene() as stage:
-        assert await Group(stage.zk, "/g").members() == {}
-        assert await stage.other.exists("/g") is None
-
-
 async def test_a_member_that_leaves_while_the_members_are_read_is_left_out() -> None:
     async with scene() as stage:
         group = Group(stage.other, "/g")

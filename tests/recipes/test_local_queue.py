@@ -12,7 +12,7 @@ from recipes import Lock, LockLostError
 from recipes.line.ticket import Ticket
 from recipes.lock import LocalQueue
 from tests.support.everywhere import scene
-from tests.support.recipes import line, no_task_stays, outcome, proxied, until, until_armed, until_line
+from tests.support.recipes import line, no_task_stays, outcome, proxied, until_armed, until_line
 from zkwire import SessionClosedError, SessionError
 from zkwire.testing import RealServer
 
@@ -173,32 +173,3 @@ async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(mon
         came = [await outcome(one) for one in users]
         assert [one for one in came if isinstance(one, LockLostError)], came
         await until_line(stage.other, stage.path, 0)
-
-
-async def test_the_end_of_the_session_ends_waits_for_a_lease_that_is_never_released() -> None:
-    """Pitfall 6: the lease is lost, but its owner has not released it."""
-    async with scene() as stage, no_task_stays():
-        lock = Lock(stage.zk, "/l")
-        lease = await lock.acquire()
-        waiters = [asyncio.create_task(lock.acquire(within=5)) for _ in range(3)]
-        await until(lambda: len(lock._local_queue._waiting) == 3)
-        await stage.zk.close()
-        came = [await outcome(waiter) for waiter in waiters]
-        assert [type(error) for error in came] == [SessionClosedError] * 3
-        assert came[0] is not came[1]  # each caller adds its traceback
-        await lease.release()
-        assert lock._local_queue.is_free
-
-
-async def test_the_next_task_goes_on_when_a_lost_lease_is_released() -> None:
-    """Pitfall 14."""
-    async with scene() as stage, no_task_stays():
-        lock = Lock(stage.zk, "/l")
-        lease = await lock.acquire()
-        waiting = asyncio.create_task(lock.acquire())
-        await stage.other.delete(lease.path)
-        assert isinstance(await lease.lost(), LockLostError)
-        await stage.zk.ping()
-        assert not waiting.done()
-        await lease.release()
-        await (await waiting).release()

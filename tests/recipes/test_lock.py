@@ -81,20 +81,6 @@ async def test_bad_arguments_are_refused_and_nothing_is_sent(kind: type[Lock], b
 
 
 @pytest.mark.usefixtures("unwatched")
-async def test_uncontended_acquire_and_release_are_two_writes(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
-        await make_known(zk, path)
-        mark = proxy.mark()
-        lease = await Lock(zk, path).acquire()
-        assert proxy.requests(mark) == ["create2", "getChildren"]
-        assert proxy.segments(mark) == 1
-        await lease.release()
-        assert proxy.requests(mark) == ["create2", "getChildren", "delete"]
-        assert proxy.segments(mark) == 2
-        assert proxy.events(mark) == []
-
-
-@pytest.mark.usefixtures("unwatched")
 async def test_every_form_of_use_costs_the_same_requests(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         await make_known(zk, path)

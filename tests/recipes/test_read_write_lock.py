@@ -212,17 +212,6 @@ async def test_a_downgrade_lets_readers_in_and_no_writer(zookeeper: RealServer, 
         assert await line(zk, path) == []
 
 
-async def test_a_reader_that_tries_and_must_not_read_the_writers_node_leaves_no_ticket() -> None:
-    async with scene() as stage, no_task_stays():
-        lease = await ReadWriteLock(stage.other, stage.path).write().acquire()
-        reading = ReadWriteLock(stage.zk, stage.path).read()
-        with stage.server.answering("getData", zkwire.NoAuthError, session=stage.zk.session_id) as refusing:
-            assert await reading.try_acquire() is None
-            assert refusing.hits == 1
-        await until_line(stage.other, stage.path, 1)
-        await lease.release()
-
-
 async def test_a_downgrade_inside_the_body() -> None:
     async with two_clients() as (zk, other):
         rw = ReadWriteLock(zk, "/rw")

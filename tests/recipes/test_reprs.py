@@ -7,7 +7,6 @@ import pytest
 import zkwire
 from recipes import Election, Lock, MultiLock, ReadWriteLock, TryLock
 from tests.support.locks import two_clients
-from tests.support.recipes import until
 from zkwire.testing import Server
 
 P = "/recipe"
@@ -40,14 +39,6 @@ async def test_a_lock_and_its_lease_say_what_is_held(kind: type[Lock] | type[Ele
         assert re.fullmatch(f"<{kind.__name__} {P}/x, latest lease {held}, <Client .*>>", repr(lock))
         await lease.release()
         assert f" {lease.path}, released, token {lease.token}," in repr(lock)
-
-
-async def test_a_lost_lease_says_why() -> None:
-    async with two_clients() as (zk, other):
-        lease = await Lock(zk, P).acquire()
-        await other.delete(lease.path)
-        await until(lambda: lease.is_over)
-        assert f"{lease.path}, lost: another client has deleted it, token {lease.token}," in repr(lease)
 
 
 async def test_locks_of_several_parts_show_them() -> None:

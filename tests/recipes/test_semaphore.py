@@ -292,12 +292,6 @@ async def test_a_number_that_was_set_by_resize_stays_while_the_semaphore_is_idle
         await release(*[await taken(Semaphore(zk, "/s", 2)) for _ in range(2)])
 
 
-async def test_a_number_that_was_never_resized_goes_with_the_empty_container() -> None:
-    async with Server(container_interval=0.02) as server, zkwire.connect(server.hosts) as zk:
-        await release(await Semaphore(zk, "/s", 10).acquire())
-        await until_gone(zk, "/s")
-
-
 async def until_gone(zk: Client, path: str) -> None:
     """Wait until the server has deleted an empty container."""
 

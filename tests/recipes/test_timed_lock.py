@@ -274,30 +274,6 @@ async def test_an_extension_is_not_repeated_after_the_old_limit(monkeypatch: pyt
         await lease.release()
 
 
-async def test_a_lease_without_a_body_ends_at_its_limit_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The holder looks at its limit every second, as its timers do not run while the machine is suspended."""
-    async with scene(session_timeout=40.0) as stage:
-        clock = Clock(monkeypatch)
-        lease = await TimedLock(stage.zk, "/t", 4.0).acquire()
-        losing = asyncio.create_task(lease.lost())
-        await stage.zk.ping()
-        for _ in range(3):
-            await clock.passes(1.01)
-            await stage.zk.ping()
-        assert not losing.done()
-        await clock.passes(1.01)
-        assert losing.done()
-        error = await losing
-        assert error is not None
-        assert error.why == "its time limit has passed"
-        with pytest.raises(LockLostError):
-            lease.check()
-        with pytest.raises(LockLostError):
-            await lease.extend(5)
-        await lease.release()
-        await until_line(stage.other, "/t", 0)
-
-
 async def test_a_limit_that_the_server_refuses_is_a_loss() -> None:
     async with two_clients() as (zk, other):
         perms = zkwire.Perms.READ | zkwire.Perms.CREATE | zkwire.Perms.DELETE

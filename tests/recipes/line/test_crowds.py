@@ -102,32 +102,18 @@ async def release(leases: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_crowd_that_enters_at_once_shares_a_few_lists_and_is_served_in_the_order_of_the_calls(
-    kind: str,
-) -> None:
+async def test_however_many_enter_at_once_a_few_lists_serve_them_in_the_order_of_their_calls(kind: str) -> None:
+    """Also in their turns: what one ticket is told of departures, all of them know."""
     async with behind_holders(kind) as (stage, zk, lists, leases):
         entering = crowd(zk, stage.path, kind)
         await until_all_wait(zk, kind)
         assert lists.count < MANY // 4
+        lists.count = 0
         await release(leases)
         await asyncio.gather(*entering.tasks)
         # All readers own by the same event.
         assert (sorted(entering.served) if kind == "read" else entering.served) == list(range(MANY))
-
-
-# -- the turns: what one ticket is told of departures, all of them know ------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["Lock", "Semaphore", "Election", "write"])
-async def test_however_many_wait_their_turns_cost_a_few_lists(kind: str) -> None:
-    async with behind_holders(kind) as (stage, zk, lists, leases):
-        entering = crowd(zk, stage.path, kind)
-        await until_all_wait(zk, kind)
-        lists.count = 0
-        await release(leases)
-        await asyncio.gather(*entering.tasks)
-        assert entering.served == list(range(MANY))
-        assert entering.most == len(leases)
+        assert entering.most == len(leases) or kind == "read"
         assert lists.count < 8
 
 

@@ -192,13 +192,3 @@ async def test_only_a_late_acquire_is_logged(caplog: pytest.LogCaptureFixture, m
             caplog.clear()
             await (await Lock(stage.zk, stage.path).acquire()).release()
             assert caplog.messages == expected
-
-
-async def test_a_bad_bound_is_refused_before_the_hold_is_entered() -> None:
-    async with scene() as stage:
-        lock = Lock(stage.zk, stage.path)
-        with pytest.raises(ValueError, match="within"):
-            lock.hold(within=-1.0)
-        with pytest.raises(ValueError, match="within"):
-            await lock.acquire(within=-1.0)
-        assert await line(stage.other, stage.path) == []

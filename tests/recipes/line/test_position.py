@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import zkwire
 from recipes.line.position import Position, Ranking, WeighedPosition, every_contender, permits_of
 
 
@@ -97,61 +96,7 @@ def test_a_departure_from_a_ranking_is_seen_by_one_ticket_only() -> None:
     assert one.before == names[1:2]
 
 
-def test_across_the_overflow_the_line_still_moves() -> None:
-    """Pitfall 5."""
-    last, first, second = ticket(2**31 - 1), ticket(2**31), ticket(2**31 + 1)
-    assert [zkwire.sequence(name) for name in (last, first, second)] == [2**31 - 1, -(2**31), -(2**31) + 1]
-    position = Position(second)
-    position.listed(Ranking([second, first, last]))
-    assert not position.owns
-    assert position.to_watch == [last, first]
-    position.departed(last)
-    position.departed(first)
-    assert position.owns
-
-
-# -- one position -----------------------------------------------------------------------------------------------------
-
-A, B, C, D, E = map(ticket, range(5))
-
-
-def test_after_a_reconnect_a_ticket_owns_only_by_a_new_list() -> None:
-    position = Position(B)
-    position.listed(Ranking([A, B]))
-    position.watched(A)
-    position.watched(B)
-    position.started_over()
-    position.departed(A)  # after a reconnect the order of the events says nothing
-    assert not position.owns
-    assert not position.is_armed
-    assert not position.is_watched
-    assert position.needs_list
-    position.listed(Ranking([B]))
-    assert position.owns
-
-
-def test_a_departure_after_a_change_of_the_number_counts_under_the_new_one() -> None:
-    """Pitfall 21."""
-    position = Position(C, slots=None)
-    position.listed(Ranking([A, B, C]))
-    position.slots_read(2)
-    position.watched(A)
-    position.watched(B)
-    position.watched(C)
-    assert position.is_armed
-    assert not position.needs_requests
-    position.slots_changed()
-    position.departed(A)
-    assert not position.owns
-    assert not position.is_armed
-    assert position.needs_requests
-    position.slots_read(1)
-    assert not position.owns
-    position.slots_read(2)
-    assert position.owns
-
-
-# -- blockers that must not be read -----------------------------------------------------------------------------------
+# -- foreign nodes -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("foreign", ["x90143--2147483639", "x-2147483647", "x--2147483648", "x--0000000001"])

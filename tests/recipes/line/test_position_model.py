@@ -192,6 +192,7 @@ def take_step(data: st.DataObject, position: Position, model: Model) -> None:
 
 @given(st.data())
 def test_a_position_is_what_its_plain_model_is(data: st.DataObject) -> None:
+    """Pitfall 21: also when the number of slots changes between two departures."""
     blocks = data.draw(st.sampled_from([every_contender, is_writer]))
     slots, ahead = data.draw(st.sampled_from([1, 2, 3, None])), data.draw(st.integers(0, 1))
     position = Position(NAMES[OWN], blocks=blocks, slots=slots, ahead=ahead)
