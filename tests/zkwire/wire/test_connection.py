@@ -91,30 +91,11 @@ def test_the_first_bytes_are_the_connect_request() -> None:
     assert not connection.is_open
 
 
-@pytest.mark.parametrize("tail", [b"\0", b"", b"\1", b"\0more to come"], ids=["37", "36", "read-only", "longer"])
-def test_a_handshake_is_complete_with_and_without_the_read_only_byte(tail: bytes) -> None:
-    connection = _fresh()
-    assert connection.receive(_accepted(tail=tail), 1.0) == [ConnectResponse(0, 12_000, SESSION, PASSWORD)]
-    assert connection.is_open
-    assert connection.timeout == TIMEOUT
-    assert connection.error is None
-
-
 @pytest.mark.parametrize("err", [-119, 0, -9999])
 def test_a_first_frame_of_16_bytes_is_an_error_that_does_not_end_the_session(err: int) -> None:
     connection = _fresh(session=SESSION)
     assert connection.receive(_reply(0, err=err), 0.0) == []
     assert str(err) in _message(connection)
-
-
-@pytest.mark.parametrize("timeout", [0, -1, -(2**31)])
-def test_a_timeout_of_0_or_less_is_a_refusal_and_no_error(timeout: int) -> None:
-    connection = _fresh(session=SESSION)
-    (response,) = connection.receive(_accepted(timeout, 0, bytes(16)), 0.0)
-    assert isinstance(response, ConnectResponse)
-    assert response.timeout == timeout
-    assert connection.error is None
-    assert not connection.is_open
 
 
 @pytest.mark.parametrize("after", [_accepted(), _accepted(0, 0), _reply(1), _event(1, "/a"), _framed(b"")])
@@ -300,17 +281,6 @@ def _take(connection: Connection, data: bytes) -> list[object]:
     return list(connection.receive(data, 0.0))
 
 
-@pytest.mark.parametrize("zxid", [-1, 7, 2**63 - 1])
-def test_a_deletion_that_comes_alone_calls_its_callback_once_and_is_received_as_any_event(zxid: int) -> None:
-    connection, called = _with_urgent("/a", "/a/b")
-    assert _take(connection, _event(2, "/a", zxid)) == [Notification(2, "/a", zxid)]
-    assert called == ["/a"]
-    assert _take(connection, _event(2, "/a", zxid)) == [Notification(2, "/a", zxid)]
-    assert called == ["/a"]
-    _take(connection, _event(2, "/a/b"))
-    assert called == ["/a", "/a/b"]
-
-
 @pytest.mark.parametrize("kind", [1, 3, 4])
 def test_no_other_event_calls_an_urgent_callback(kind: int) -> None:
     """An event of another kind removes the callback, because the watch is used up."""
@@ -320,17 +290,6 @@ def test_no_other_event_calls_an_urgent_callback(kind: int) -> None:
     assert called == []
     _take(connection, _event(2, "/b"))
     assert called == ["/b"]
-
-
-@pytest.mark.parametrize("first", [_event(2, "/b"), _event(3, "/a"), _reply(PING_XID)])
-def test_a_deletion_that_shares_a_read_with_other_frames_calls_nothing_then_or_later(first: bytes) -> None:
-    """The frames of one read are handled in order: the deletion of our own node may come before the awaited one."""
-    connection, called = _with_urgent("/a")
-    connection.send(Call(r.PingRequest()), 0.0)
-    _take(connection, first + _event(2, "/a"))
-    _take(connection, _event(2, "/a"))
-    assert connection.error is None
-    assert called == []
 
 
 def test_a_deletion_that_comes_in_pieces_calls_nothing() -> None:
@@ -376,18 +335,6 @@ def test_a_reply_with_another_xid_ends_the_connection_and_settles_nothing(xid: i
     assert [(call.code, call.reply) for call in calls] == [(0, None), (0, None)]
 
 
-def test_replies_before_a_wrong_xid_are_settled_and_those_after_it_are_not() -> None:
-    connection = _opened()
-    first, second, third = _sent(
-        connection, r.DeleteRequest("/a", -1), r.DeleteRequest("/b", -1), r.DeleteRequest("/c", -1)
-    )
-    stream = _reply(1) + _event(2, "/a") + _reply(3) + _reply(2) + _event(2, "/b")
-    assert connection.receive(stream, 0.0) == [first, Notification(2, "/a", -1)]
-    assert list(connection.calls) == [second, third]
-    assert connection.receive(_reply(2) + _reply(3), 0.0) == []
-    assert list(connection.calls) == [second, third]
-
-
 @pytest.mark.parametrize("err", [0, -101, -6, -124])
 def test_a_reply_without_a_request_ends_the_connection(err: int) -> None:
     connection = _opened()
@@ -397,35 +344,6 @@ def test_a_reply_without_a_request_ends_the_connection(err: int) -> None:
     _sent(connection, r.DeleteRequest("/a", -1))
     assert connection.receive(_reply(7, err=err), 0.0) == []
     assert "xid 1 was expected" in _message(connection)
-
-
-@pytest.mark.parametrize("err", [-101, -102, -127, -6, -1, 1, -9999, 2**31 - 1, -(2**31)])
-@pytest.mark.parametrize("body", [b"", b"\xff\xff\xff\xff", b"trailing bytes", bytes(100)])
-def test_a_reply_with_an_error_gives_its_code_and_its_body_is_ignored(err: int, body: bytes) -> None:
-    connection = _opened()
-    (call,) = _sent(connection, r.GetDataRequest("/a", False))
-    assert connection.receive(_reply(1, body, err=err), 0.0) == [call]
-    assert (call.code, call.reply) == (err, None)
-    assert connection.is_open
-
-
-@pytest.mark.parametrize("size", range(16))
-def test_a_frame_that_is_shorter_than_a_header_ends_the_connection(size: int) -> None:
-    connection = _opened()
-    _sent(connection, r.PingRequest())
-    assert connection.receive(_framed(_reply(PING_XID)[4 : 4 + size]), 0.0) == []
-    assert "cannot be decoded" in _message(connection)
-
-
-@pytest.mark.parametrize("length", [-1, -(2**31), LIMIT + 1, 2**31 - 1, 0x48545450])
-@pytest.mark.parametrize("opened", [True, False])
-def test_a_bad_length_ends_the_connection_after_the_complete_frames_before_it(length: int, opened: bool) -> None:
-    connection = _opened() if opened else _fresh()
-    before = _event(2, "/a") if opened else _accepted()
-    arrived = connection.receive(before + struct.pack(">i", length) + b"HTTP", 0.0)
-    assert len(arrived) == 1
-    assert f"a frame of {length} bytes" in _message(connection)
-    assert connection.receive(_event(2, "/b"), 0.0) == []
 
 
 def test_a_bad_length_counts_as_the_unreadable_reply_to_the_oldest_call() -> None:
@@ -442,14 +360,6 @@ def test_a_reply_that_cannot_be_decoded_is_counted_by_its_own_call() -> None:
     first, second, third = _sent(connection, r.DeleteRequest("/a", -1), r.SyncRequest("/"), r.SyncRequest("/"))
     assert connection.receive(_reply(1) + _reply(2, b"\0\0"), 0.0) == [first]
     assert [call.times_unreadable for call in (first, second, third)] == [0, 1, 0]
-
-
-def test_a_frame_of_exactly_the_limit_is_accepted_and_a_longer_one_is_not() -> None:
-    connection = _opened()
-    path = "/" + "x" * (LIMIT - 16 - 12 - 1)
-    assert connection.receive(_event(1, path), 0.0) == [Notification(1, path, -1)]
-    assert connection.receive(_event(1, path + "x"), 0.0) == []
-    assert connection.error is not None
 
 
 def test_the_first_error_stays() -> None:

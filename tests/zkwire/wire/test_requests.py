@@ -165,10 +165,6 @@ def test_a_refusal_says_what_the_caller_can_do(request_: r.Request[Any], code: i
 
 OPEN = list(OPEN_ACL)
 STAT = Stat(*range(11))
-STAT_HEX = (
-    "0000000000000000 0000000000000001 0000000000000002 0000000000000003 00000004 00000005 00000006"
-    "0000000000000007 00000008 00000009 000000000000000a"
-)
 
 
 @pytest.mark.parametrize(
@@ -198,27 +194,3 @@ def test_null_data_is_not_empty_data() -> None:
     """A node stores which of the two it was given."""
     assert r.GetDataReply.decode(b"\xff\xff\xff\xff" + STAT.encode(), 0)[0] == r.GetDataReply(None, STAT)
     assert r.GetDataReply.decode(b"\0\0\0\0" + STAT.encode(), 0)[0] == r.GetDataReply(b"", STAT)
-
-
-@pytest.mark.parametrize(
-    ("reply", "hexadecimal"),
-    [
-        (r.CreateReply("/m"), "00000002 2f6d"),
-        (r.SyncReply("/m"), "00000002 2f6d"),
-        (r.GetChildrenReply(["a", "bc"]), "00000002 00000001 61 00000002 6263"),
-        (r.GetEphemeralsReply(["/m"]), "00000001 00000002 2f6d"),
-        (r.GetAllChildrenNumberReply(7), "00000007"),
-        (r.AddWatchReply(-1), "ffffffff"),
-        (r.SaslReply(b"t"), "00000001 74"),
-        (r.SaslReply(None), "ffffffff"),
-        (r.GetACLReply([ACL(1, "ip", "::1")], STAT), "00000001 00000001 00000002 6970 00000003 3a3a31" + STAT_HEX),
-        (r.Create2Reply("/m", STAT), "00000002 2f6d" + STAT_HEX),
-        (r.GetChildren2Reply([], STAT), "00000000" + STAT_HEX),
-        (r.WhoAmIReply([r.ClientInfoRecord("digest", "bob")]), "00000001 00000006 646967657374 00000003 626f62"),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_reply_has_its_fields_in_the_order_of_the_protocol(reply: Record, hexadecimal: str) -> None:
-    encoded = bytes.fromhex(hexadecimal)
-    assert reply.encode() == encoded
-    assert type(reply).decode(encoded, 0) == (reply, len(encoded))
