@@ -1,10 +1,10 @@
-"""The checker of histories sees each broken promise, and none in a history that keeps them."""
+"""The checker of histories sees each broken promise; that it sees none in a good history, each run shows."""
 
 from typing import Any
 
 import pytest
 
-from tests.chaos.check import Expected, check, claims
+from tests.chaos.check import Expected, check
 from tests.chaos.journal import PARENT, Record
 
 EXPECTED = Expected({"semaphore": 2}, frozenset({"queue"}), frozenset({"claims"}))
@@ -54,13 +54,8 @@ def lost(at: float, author: str) -> Record:
     return record(at, author, "lost", lease=1, name="lock")
 
 
-def again(at: float, author: str, until: float, **more: Any) -> Record:
-    """The second lease of a client, by the token of the first one."""
-    return record(at, author, "acquired", name="lock", lease=2, token=1, until=until, **more)
-
-
-def read(value: int, *, certain: bool = True) -> Record:
-    return record(1, "1.1", "read", name="rw", lease=1, value=value, certain=certain)
+def read(value: int) -> Record:
+    return record(1, "1.1", "read", name="rw", lease=1, value=value, certain=True)
 
 
 def stored(at: float, value: int, token: int) -> Record:
@@ -87,23 +82,6 @@ HANDLED = [*TO_CLAIM, claimed(1, "2.1", 9), released(2, "2.1", "claims/a"), hand
 TWO_PERMITS = [acquired(1, "1.1", 9, name="semaphore"), acquired(2, "2.1", 9, name="semaphore")]
 READER = acquired(1, "1.1", 9, token=2, mode="read")
 
-# Histories that keep the promises.
-GOOD: dict[str, list[Record]] = {
-    "an owner after a killed one that was not certain any more": [
-        acquired(1, "1.1", 5),
-        acquired(5.1, "2.1", 6, token=2),
-    ],
-    "readers together, in any order of tokens": [READER, acquired(2, "2.1", 9, token=1, mode="read")],
-    "a writer that lets readers in by its own token": [
-        acquired(1, "1.1", 9),
-        released(2, "1.1"),
-        again(3, "1.1", 9, mode="read"),
-        acquired(4, "2.1", 9, token=2, mode="read"),
-    ],
-    "a reader that is not certain sees a change": [read(1), read(1), read(2, certain=False)],
-    "an item lost with a take that was cut off": [*PUT, GETTING, *DRAINED],
-    "an item lost with a session": [*PUT, GETTING, GOT_NONE, record(5, "2.1", "session ended"), *DRAINED],
-}
 # Histories with one broken promise, and a part of what is said of it.
 BAD: dict[str, tuple[str, list[Record]]] = {
     "two owners, one of which releases": (
@@ -160,26 +138,7 @@ BAD: dict[str, tuple[str, list[Record]]] = {
 }
 
 
-@pytest.mark.parametrize("history", GOOD.values(), ids=GOOD)
-def test_a_history_that_keeps_the_promises(history: list[Record]) -> None:
-    assert texts(*history) == []
-
-
 @pytest.mark.parametrize(("said", "history"), BAD.values(), ids=BAD)
 def test_a_broken_promise_is_seen(said: str, history: list[Record]) -> None:
     (found,) = texts(*history)
     assert said in found
-
-
-@pytest.mark.parametrize(
-    ("history", "ends"),
-    [
-        ([acquired(1, "1.1", 5), record(2, "1.1", "certain", lease=1, until=6.0), released(3, "1.1")], [3]),
-        ([acquired(1, "1.1", 5), record(2, "1.1", "certain", lease=1, until=6.0)], [6]),
-        ([acquired(1, "1.1", 5), lost(2, "1.1")], [5]),
-        ([acquired(1, "1.1", 1), record(2, "1.1", "certain", lease=1, until=6.0)], []),
-    ],
-    ids=["released", "killed", "lost after that", "never certain"],
-)
-def test_a_claim_lasts_until_its_release_or_as_long_as_it_was_certain(history: list[Record], ends: list[float]) -> None:
-    assert [claim.end for claim in claims(history)] == ends
