@@ -18,19 +18,6 @@ from zkwire.testing import RealServer
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-async def test_items_come_first_in_first_out(each_server: Server, path: str) -> None:
-    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
-        producer, consumer = Queue(zk, path), Queue(other, path)
-        for data in numbers(20):
-            await producer.put(data)
-        assert await consumer.size() == 20
-        assert await consumer.peek() == b"0"
-        assert [await consumer.get() for _ in range(20)] == numbers(20)
-        assert await consumer.size() == 0
-        assert await consumer.peek() is None
-        await settled(zk, path)
-
-
 async def test_more_urgent_items_come_first(each_server: Server, path: str) -> None:
     async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         queue, urgent = Queue(zk, path), Queue(other, path)
