@@ -54,7 +54,7 @@ help:
 	@echo 'make chaos         disturb a real ensemble and its clients, and check the history; MINUTES=10, ARGS="--seed a"'
 	@echo 'make soak          use everything for a long time: does memory, or anything else, grow?  MINUTES=30'
 	@echo 'make differential  compare the server in memory with a real one by random operations; ARGS="--minutes 10"'
-	@echo 'make interop       try other ZooKeeper clients on the server in memory and beside our recipes; ARGS=lines'
+	@echo 'make interop       try other ZooKeeper clients beside our recipes'
 	@echo 'make conformance   run the conformance tests on real servers of several versions; VERSIONS="3.5.10 3.9.4";'
 	@echo '                   or on one that runs, of any kind, and say what it lacks; ADDRESS=host:port'
 	@echo 'make zookeeper     fetch a real ZooKeeper into .zookeeper/; ARGS=3.8 names another line, ARGS=3.8.4 a version'
