@@ -15,7 +15,7 @@ def test_clients_at_rest_have_figures(
 ) -> None:
     monkeypatch.setattr(rest, "SERVERS", 2)
     file = tmp_path / "figures.json"
-    arguments = ["--clients", "4", "--timeout", "1", "--seconds", "1", "--without-kazoo", "--json", str(file)]
+    arguments = ["--clients", "4", "--timeout", "2", "--seconds", "1", "--without-kazoo", "--json", str(file)]
     assert rest.main(arguments) == 0
     found = json.loads(file.read_text(encoding="utf-8"))
     assert list(found) == ["idle", "waiters", "holders", "no client"]
