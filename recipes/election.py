@@ -237,8 +237,8 @@ class Election(LineLock[Term]):
             try:
                 async with self.lead() as term:
                     return await work(term)
-            except LockLostError as error:
-                if error.path != term.path:  # of another lock, which the work holds
+            except (LockLostError, ExceptionGroup) as error:
+                if not _is_loss_of(term.path, error):
                     raise
 
     def observe(self) -> LeaderStream:
@@ -437,3 +437,10 @@ class LeaderStream(RecipeStream[bytes | None]):
 
 def _candidates(names: Iterable[str], parent: Stat, foreign: set[str]) -> list[str]:
     return [name for name in in_order(names, next_number(parent)) if name not in foreign]
+
+
+def _is_loss_of(path: str, error: Exception) -> bool:
+    """Return whether `error`, or each error that a TaskGroup has collected, is the loss of the lease of `path`."""
+    if isinstance(error, ExceptionGroup):
+        return all(_is_loss_of(path, each) for each in error.exceptions)
+    return isinstance(error, LockLostError) and error.path == path  # the work may hold other locks

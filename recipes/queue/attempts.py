@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 # Without CREATE: a node below the number would keep the handled item from being deleted.
 _ACL: Final = (ACL(Perms.READ | Perms.WRITE, "world", "anyone"),)
 _MOST_DIGITS: Final = 9  # what has more was not written by a consumer
+_MOVES: Final = 4  # the position of the operation that creates the item in `failed`, in `move_abandoned`
 _FORBIDDEN: Final = "failed for the last time, and cannot be moved to {}: {}"
 
 
@@ -109,17 +110,25 @@ async def move_abandoned(nodes: Nodes, name: str, number: Node | None) -> None:
         return
 
     async def move() -> None:
-        transaction = nodes.zk.transaction()
-        transaction.create(nodes.taken_node(name), acl=nodes.fixed_acl)  # not if another consumer has claimed it
-        transaction.delete(nodes.number(name), number.stat.version)
-        transaction.delete(nodes.entry(name), item.stat.version)
-        transaction.delete(nodes.taken_node(name))
-        add_move(transaction, nodes, name, item.data, count_in(number))
-        await transaction.commit()
+        while True:
+            transaction = nodes.zk.transaction()
+            transaction.create(nodes.taken_node(name), acl=nodes.fixed_acl)  # not if another consumer has claimed it
+            transaction.delete(nodes.number(name), number.stat.version)
+            transaction.delete(nodes.entry(name), item.stat.version)
+            transaction.delete(nodes.taken_node(name))
+            add_move(transaction, nodes, name, item.data, count_in(number))
+            try:
+                await transaction.commit()
+            except zkwire.TransactionError as refused:
+                if not (isinstance(refused.cause, zkwire.NoNodeError) and refused.index == _MOVES):
+                    raise
+                await nodes.make()  # without `failed` the item would be the first for ever
+            else:
+                return
 
     try:
         await until_answered(nodes.zk, move, repeats=True)
-    except (zkwire.TransactionError, ValueError) as refused:  # ValueError: it is too large
+    except (zkwire.ServerError, ValueError) as refused:  # ValueError: it is too large
         cause = refused.cause if isinstance(refused, zkwire.TransactionError) else refused
         if not isinstance(cause, zkwire.NodeExistsError | zkwire.NoNodeError | zkwire.BadVersionError):
             raise UnusableItemError(_FORBIDDEN.format(nodes.failed, cause)) from None

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import zkwire
 from recipes.common.numbers import next_number
 from recipes.common.retrying import read
 from recipes.common.single_flight import SingleFlight
@@ -149,8 +150,9 @@ class View:
         """Return the items that can be taken, in their order."""
         lists = GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)
         entries, taken = await read(self._zk, *lists)
-        if await self.delayed.move_due(entries):
-            entries, taken = await read(self._zk, *lists)
+        with contextlib.suppress(zkwire.NoAuthError, zkwire.NotReadOnlyError):  # to look, it need not move anything
+            if await self.delayed.move_due(entries):
+                entries, taken = await read(self._zk, *lists)
         names = child_names(entries) or []
         without = self.quarantine.among(names).union(child_names(taken) or ())
         return in_order((name for name in names if name not in without), next_item(entries))

@@ -28,11 +28,3 @@ def test_clients_at_rest_have_figures(
     assert idle["committed"] == idle["committed_on_followers"] == 0
     assert 0 <= holders["least"] < 1  # 0 on a busy machine
     assert "holders" in capfd.readouterr().out
-
-
-def test_the_ratio_leaves_out_what_the_servers_take_without_any_client() -> None:
-    processor = {"idle": 10.0, "waiters": 10.0, "holders": 40.0, "kazoo": 20.0, "no client": 10.0}
-    lines = rest.table({name: rest.Phase(10, processor=figure) for name, figure in processor.items()}, 10)
-    assert "holders / kazoo: 3.00 less what" in lines[-1]
-    assert "2.00 with it" in lines[-1]
-    assert next(line for line in lines if line.startswith("holders")).split()[-2:] == ["3.00", "ms"]

@@ -76,6 +76,8 @@ async def test_a_loss_that_its_body_does_not_notice_begins_it_again_and_one_of_a
             await stage.other.delete(term.path)
             with suppress(asyncio.CancelledError):  # what follows may run beside the body of another worker
                 await asyncio.Event().wait()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(term.set(b""))
 
         with pytest.raises(LockLostError, match="/another"):
             await only_one(stage.zk, P).run(work)

@@ -139,6 +139,21 @@ async def test_nodes_that_were_deleted_by_hand_keep_no_item() -> None:
         assert sum((await children(zk, PATH)).values()) == len(await queue.failed()) == 1 + (child == "attempts")
 
 
+async def test_an_abandoned_item_moves_though_failed_was_deleted_by_hand() -> None:
+    async with clients() as (server, (zk, other)):
+        dying, queue = Queue(zk, PATH, max_attempts=1), Queue(other, PATH, max_attempts=1)
+        await queue.put(b"bad")
+        with body_raises(LockLostError):
+            async with dying.claim(within=5):
+                server.expire(zk.session_id)
+                await other.delete(f"{PATH}/failed")
+                await asyncio.sleep(5)
+        async with asyncio.timeout(5):
+            with pytest.raises(TimeoutError):
+                await queue.claim(within=0).__aenter__()
+            assert [item.data for item in await queue.failed()] == [b"bad"]
+
+
 @pytest.mark.parametrize("data", [b"", b"many", b"-1", b"9" * 5000])
 async def test_a_number_that_a_stranger_has_written_is_none(data: bytes) -> None:
     async with clients(1) as (_, (zk,)):

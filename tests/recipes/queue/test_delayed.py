@@ -124,3 +124,11 @@ async def test_a_delay_that_is_none_is_refused_before_anything_is_sent(delay: An
         with pytest.raises(ValueError, match="a maxsize takes no delay"):
             await Queue(zk, PATH, 3).put_many([b"a"], delay=1)
         assert observer.requests == []
+
+
+async def test_a_client_that_may_only_read_sees_the_other_items_beside_delayed_ones() -> None:
+    async with clients() as (_, (zk, other)):
+        await zk.add_auth("digest", b"bob:secret")
+        queue = Queue(zk, PATH, acl=(*zkwire.CREATOR_ALL_ACL, *zkwire.READ_ONLY_ACL))
+        await asyncio.gather(queue.put(b"1"), queue.put(b"late", delay=LONG))
+        assert (await Queue(other, PATH).size(), await Queue(other, PATH).peek()) == (1, b"1")

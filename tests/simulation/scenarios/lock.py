@@ -147,7 +147,8 @@ class HeldScenario(Scenario):
     async def do_ask(self, player: Player, step: Step) -> None:
         with passing():
             for each in await self.locking(player, step.what).contenders():
-                await each.ask()
+                if each.token:  # a stranger's node may be unreadable
+                    await each.ask()
 
     async def do_poll(self, player: Player, step: Step) -> None:
         """Try until the lock was free; a lock that nobody holds or waits for must be found free within a bound."""
