@@ -66,7 +66,7 @@ async def test_a_consumer_that_dies_in_its_body_has_used_an_attempt(caplog: pyte
                 async with dying.claim(within=5) as item:
                     assert (item, item.attempt) == (b"bad", attempt)
                     server.expire(zk.session_id)
-                    await asyncio.sleep(5)
+                    await asyncio.Event().wait()
         with caplog.at_level(logging.WARNING, "recipes.queue.attempts"):
             async with queue.claim(within=5) as item:
                 assert (item, item.attempt) == (b"good", 1)
@@ -147,7 +147,7 @@ async def test_an_abandoned_item_moves_though_failed_was_deleted_by_hand() -> No
             async with dying.claim(within=5):
                 server.expire(zk.session_id)
                 await other.delete(f"{PATH}/failed")
-                await asyncio.sleep(5)
+                await asyncio.Event().wait()
         async with asyncio.timeout(5):
             with pytest.raises(TimeoutError):
                 await queue.claim(within=0).__aenter__()

@@ -93,7 +93,6 @@ async def test_an_item_that_cannot_be_moved_does_not_hide_the_others(caplog: pyt
         await zk.delete(f"{PATH}/delayed/{first}")
         await zk.create(f"{PATH}/delayed/{first}", acl=[zkwire.digest_acl("other", "x")])
         with caplog.at_level(logging.WARNING, delayed.__name__):
-            await asyncio.sleep(0.02)
             assert [await queue.get(within=5), await queue.size(), await queue.size()] == [b"1", 0, 0]
             with pytest.raises(TimeoutError):
                 await queue.get(within=0.05)
@@ -110,7 +109,8 @@ async def test_delayed_items_are_found_when_the_numbers_of_the_others_have_begun
         await queue.put(b"late", delay=0.01)
         server._machine.tree.nodes[f"{PATH}/entries"].creates = 2**31 - 1
         await queue.put_many([b"1", b"2"])  # makes `entries` again
-        await asyncio.sleep(0.02)
+        while await Queue(other, PATH).size() < 3:
+            await asyncio.sleep(0.001)
         assert await drain(Queue(other, PATH)) == [b"1", b"2", b"late"]
 
 
