@@ -18,8 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 TESTS: Final = Path(__file__).parent.parent
-# The tests in this folder share an ensemble, which takes long to start: one process runs them all, and begins early.
-TOGETHER: Final = TESTS / "ensembles"
+# The tests with one of these fixtures share an ensemble, which takes long to start: one process runs them all.
+TOGETHER: Final = ("_one_ensemble", "_reconfigured", "secure")
+# The tests in this folder wait more than they compute: they begin early, so that the others fill their pauses.
+WAITING: Final = TESTS / "ensembles"
 # The tests in this file are many and long: each test function is a turn.
 APART: Final = TESTS / "recipes" / "test_every_recipe.py"
 # A turn is this many bytes in a pipe.  A process reads them at once, so no other process gets a part of them.
@@ -144,17 +146,26 @@ def _compile_from_the_end(session: pytest.Session) -> NoReturn:
 
 
 def _groups(items: list[pytest.Item]) -> list[list[pytest.Item]]:
-    """Return the tests file by file, in the order in which the files are begun.
+    """Return the tests turn by turn, a file each for the most part, in the order in which the turns are begun.
 
-    Whatever is begun last decides how long the other processes wait for the end.  So files with tests that are marked
-    `slow` come first, however short they are, and then the others, the longest first.
+    Whatever is begun last decides how long the other processes wait for the end.  So the ensembles come first, then
+    files with tests that are marked `slow`, however short they are, and then the others, the longest first.
     """
     groups: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        path = TOGETHER if TOGETHER in item.path.parents else item.path
-        groups.setdefault(path / item.name.partition("[")[0] if path == APART else path, []).append(item)
-    slow = {path for path, tests in groups.items() if any(test.get_closest_marker("slow") for test in tests)}
+        groups.setdefault(_turn(item), []).append(item)
+    slow = {turn for turn, tests in groups.items() if any(test.get_closest_marker("slow") for test in tests)}
     order = sorted(
-        groups, key=lambda path: (path != TOGETHER, path not in slow, -groups[path][0].path.stat().st_size, path)
+        groups,
+        key=lambda turn: (WAITING not in turn.parents, turn not in slow, -groups[turn][0].path.stat().st_size, turn),
     )
-    return [groups[path] for path in order]
+    return [groups[turn] for turn in order]
+
+
+def _turn(item: pytest.Item) -> Path:
+    """Return what the tests have in common that are run with this one."""
+    assert isinstance(item, pytest.Function)
+    for shared in TOGETHER:
+        if shared in item.fixturenames:
+            return WAITING / shared
+    return item.path / item.originalname if item.path == APART else item.path
