@@ -267,14 +267,16 @@ class Alarms:
 
     def __init__(self) -> None:
         self._due: dict[Callable[[], None], float] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_due = 0.0  # kept here: uvloop's handle of a time that has passed has no `when`
 
     def add(self, call: Callable[[], None], due: float) -> None:
         """Make `call` at the time `due`, on the event loop's clock."""
         self._due[call] = due
-        if self._timer is None or due < self._timer.when():
+        if self._timer is None or due < self._timer_due:
             if self._timer is not None:
                 self._timer.cancel()
+            self._timer_due = due
             self._timer = asyncio.get_running_loop().call_at(due, self._call)
 
     def discard(self, call: Callable[[], None]) -> None:

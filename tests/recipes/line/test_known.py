@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -212,3 +213,13 @@ async def test_calls_are_made_when_they_are_due_with_one_timer() -> None:
     alarms.add(calls["d"], start + 0.2)
     await asyncio.sleep(1)
     assert made == [("b", 0.1), ("d", 0.2), ("a", 0.3), ("c", 0.3)]
+
+
+async def test_a_call_whose_time_has_passed_is_made_at_once_also_by_a_loop_without_a_timer_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, alarms, made = asyncio.get_running_loop(), Alarms(), asyncio.Queue[int]()
+    monkeypatch.setattr(loop, "call_at", lambda _, call: loop.call_soon(call))  # the same as in uvloop
+    for number in range(2):
+        alarms.add(partial(made.put_nowait, number), loop.time() - number)
+    assert [await made.get(), await made.get()] == [0, 1]
