@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from inspect import isawaitable
@@ -26,6 +27,9 @@ _FAREWELL: Final = 0.25
 _LARGEST_TOKEN: Final = 64 * 1024  # bytes: more than any SASL mechanism sends, and little to parse
 _NO_PASSWORD: Final = bytes(16)
 _FAILED: Final = "no authentication by SASL with"
+# The OSErrors that do not pass: of a file, such as a keytab, and of a certificate.
+_FILE: Final = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_FINAL: Final = (*_FILE, ssl.SSLCertVerificationError)
 
 
 class RefusedError(Exception):
@@ -115,7 +119,7 @@ class Attempt:
                 return await self._run(open_link, address)
         except BaseException as error:
             if self._link is not None:
-                await self._give_up(self._link, error)
+                await self._give_up(self._link)
             if isinstance(error, TimeoutError) and not str(error):
                 raise TimeoutError(f"no {self._missing} within {within:.3g} s") from None
             raise
@@ -148,16 +152,15 @@ class Attempt:
             link.release()
         return link
 
-    async def _give_up(self, link: Link, error: BaseException) -> None:
+    async def _give_up(self, link: Link) -> None:
         """Close `link`; if the server has begun a new session on it, or is about to, have it end this session.
 
-        Not if a SASL exchange has failed for now: the next attempt resumes the session.
+        Not without SASL once the handshake is answered: then the client uses the session.
 
         The server reads the request to end the session when the session has begun.  With NIO, its default, it does so
         whenever that is, also after the connection was closed.  With Netty it must have begun before that.
         """
-        is_kept = self.sasl is None or not isinstance(error, AuthFailedError | asyncio.CancelledError)
-        is_in_use = self.greeted.done() and is_kept
+        is_in_use = self.greeted.done() and self.sasl is None
         try:
             if not self.hello.session_id and self._is_asked and not link.is_lost and not is_in_use:
                 link.owner = LinkOwner()
@@ -213,9 +216,9 @@ async def _ask(
         token = method(argument)
         if isawaitable(token):
             token = await token
-    except (ConnectionError, TimeoutError) as error:
-        raise ConnectionError(f"{_FAILED} {address} now: {explained(error)}") from error
     except Exception as error:
+        if isinstance(error, OSError) and not isinstance(error, _FINAL):
+            raise ConnectionError(f"{_FAILED} {address} now: {explained(error)}") from error
         raise AuthFailedError(f"{_FAILED} {address}: {error}") from error
     if token is None:
         return None

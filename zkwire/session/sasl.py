@@ -32,9 +32,10 @@ class SaslMechanism(Protocol):
     One that has to, as Kerberos does, is an ``async def`` and runs that part in a thread; it is cancelled when the
     attempt to connect ends, and then the next call is `start` again.  One object serves one client.
 
-    What they raise decides how it goes on.  A ConnectionError or a TimeoutError says that what they need cannot be
-    reached now: the attempt counts as failed, is logged, and the client tries again, after its usual pauses.  Any other
-    exception ends the session, as refused credentials do.
+    What they raise decides how it goes on.  An OSError, such as ConnectionError, TimeoutError or socket.gaierror, says
+    that what they need cannot be reached now: the attempt counts as failed, is logged, and the client tries again,
+    after its usual pauses.  Any other exception ends the session, as refused credentials do, and so do the OSErrors of
+    files (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) and ssl.SSLCertVerificationError.
     """
 
     def start(self, host: str) -> bytes | Awaitable[bytes | None] | None:

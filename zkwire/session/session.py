@@ -288,6 +288,8 @@ class Session(LinkOwner):
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
         if link := self._attempt.given_up:
             self._servers.late_writes.given_up(peer_of(link, self._address), address)
+        if self._sasl is not None and not self._attempt.hello.session_id:  # the attempt has ended its new session
+            self._forget_key()
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)
         cause = given_up(self._hosts.failures(), is_one_round=self._is_one_round)
@@ -426,12 +428,16 @@ class Session(LinkOwner):
             self._settle_all(error)
             self.requests.forget_session()
             self._servers.late_writes = LateWrites()
-            self.key = SessionKey()
-            self.lifetime.renewed()
+            self._forget_key()
             self.timeout = self._hosts.timeout = self._wanted_timeout
             self.states.enter(SessionState.CONNECTING)
             return
         self._end(error, SessionState.EXPIRED)
+
+    def _forget_key(self) -> None:
+        """Have the next handshake ask for a new session."""
+        self.key = SessionKey()
+        self.lifetime.renewed()
 
     def _end(self, error: errors.SessionError, state: SessionState) -> None:
         """End the session for good: every call, watch and later verb fails with `error`."""

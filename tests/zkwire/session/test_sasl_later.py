@@ -1,17 +1,20 @@
 """A SASL mechanism that cannot go on now, or has to wait for something else than the server."""
 
 import asyncio
+import errno
 import logging
+import socket
+import ssl
 from collections.abc import Sequence
 from typing import TypeVar
 
 import pytest
 
 import zkwire
+import zkwire.testing
 from tests.support.client import states_until
-from tests.support.virtual_time import a_client, in_virtual_time
+from tests.support.virtual_time import Server, a_client, in_virtual_time
 from zkwire import SessionState
-from zkwire.testing import Server
 
 T = TypeVar("T")
 
@@ -57,7 +60,8 @@ async def test_the_client_is_known_before_any_request_and_waits_for_what_is_away
         session, watch = zk.session_id, (await zk.exists_and_watch("/a"))[1]
         server.requests.clear()
         mechanism.given.clear()
-        mechanism.errors = [TimeoutError(), AWAY, AWAY, AWAY]
+        unreachable = OSError(errno.EHOSTUNREACH, "No route to host")
+        mechanism.errors = [TimeoutError(), AWAY, socket.gaierror(socket.EAI_AGAIN, "no DNS answers"), unreachable]
         with caplog.at_level(logging.WARNING):
             server.drop()
             began = loop.time()
@@ -72,20 +76,32 @@ async def test_the_client_is_known_before_any_request_and_waits_for_what_is_away
 
 
 @in_virtual_time
-async def test_a_new_session_whose_exchange_has_failed_for_now_is_resumed() -> None:
-    mechanism = Slow(errors=[None, TimeoutError(), None, AWAY])
-    async with a_client(sasl=mechanism) as (server, _):
-        assert mechanism.given == ["a", b"", "b", b"", "a", b""]
-        assert len(server.machine.sessions.by_id) == 1
+async def test_a_client_that_gives_up_while_the_exchange_fails_for_now_leaves_no_session() -> None:
+    """A new session is known to no caller, so it is ended; the next attempt begins another one, which serves locks."""
+    server, mechanism = Server(), Slow(errors=[None, TimeoutError()] * 100)
+    with pytest.raises(TimeoutError, match=r"SASL with .:2181 now: no answer in time"):
+        await zkwire.connect("a", open_link=server.open_link, sasl=mechanism, within=5.0)
+    assert mechanism.given[:4] == ["a", b""] * 2
+    assert not server.machine.sessions.by_id
+    mechanism = Slow(errors=[None, AWAY])
+    async with a_client(server=server, sasl=mechanism) as (_, zk):
+        session = zk.session_id
+        assert list(server.machine.sessions.by_id) == [session]
+        assert zk.is_certain(session)
+        mechanism.errors = [None, AWAY]
+        server.drop()
+        await zk.sync("/")
+        assert zk.session_id == session  # which the caller knows
 
 
 @in_virtual_time
-async def test_what_is_wrong_and_not_away_ends_the_session() -> None:
+@pytest.mark.parametrize("kind", [FileNotFoundError, PermissionError, ssl.SSLCertVerificationError])
+async def test_what_is_wrong_and_not_away_ends_the_session(kind: type[OSError]) -> None:
     mechanism = Slow()
     async with a_client(sasl=mechanism) as (server, zk):
-        mechanism.errors = [OSError("the keytab cannot be read")]  # one that does not pass
+        mechanism.errors = [kind(1, "the keytab is unfit")]  # one that does not pass
         server.drop()
-        with pytest.raises(zkwire.AuthFailedError, match=r"SASL with .:2181: the keytab cannot be read"):
+        with pytest.raises(zkwire.AuthFailedError, match=r"SASL with .:2181: .*the keytab is unfit"):
             await zk.sync("/")
         assert zk.state is SessionState.AUTH_FAILED
         assert [sent.name for sent in server.requests] == []
@@ -108,19 +124,19 @@ async def test_a_mechanism_that_waits_for_too_long_is_cancelled_and_begins_anew(
 
 
 async def test_the_error_of_a_start_names_what_is_away_or_hangs() -> None:
-    async with Server() as server:
+    async with zkwire.testing.Server() as server:
         with pytest.raises(TimeoutError, match=r"no session within 0\.3 s: .* now: no KDC answers; check"):
             await zkwire.connect(server.hosts, sasl=Slow(0.0, [AWAY] * 1000), within=0.3)
         with pytest.raises(TimeoutError, match=r"no first token of the SASL mechanism within 0\.15 s"):
             await zkwire.connect(server.hosts, 0.3, sasl=Slow(60.0), within=0.4)
         assert not server.sessions
         with server.delay_replies(5.0, "sasl"), pytest.raises(TimeoutError, match=r"no answer within 0\.15 s"):
-            await zkwire.connect(server.hosts, 0.3, sasl=Slow(0.0), within=0.4)
+            await zkwire.connect(server.hosts, 0.3, sasl=Slow(0.0), within=0.6)
 
 
 async def test_a_connect_that_is_cancelled_in_a_step_leaves_no_session() -> None:
     mechanism = Slow(0.0)
-    async with Server() as server:
+    async with zkwire.testing.Server() as server:
         connecting = asyncio.ensure_future(zkwire.connect(server.hosts, sasl=mechanism))
         while not mechanism.given:
             await asyncio.sleep(0)
