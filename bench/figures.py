@@ -18,6 +18,7 @@ class Figures:
     """The figures of a sample, in microseconds but for ``count``; NaN when the sample is empty."""
 
     count: int
+    mean: float
     median: float
     p90: float
     p99: float
@@ -25,7 +26,8 @@ class Figures:
     @classmethod
     def of(cls, sample: Sequence[int]) -> Self:
         ordered = sorted(sample)
-        return cls(len(ordered), *(percentile(ordered, share) / 1000 for share in (0.5, 0.9, 0.99)))
+        mean = sum(ordered) / len(ordered) / 1000 if ordered else math.nan
+        return cls(len(ordered), mean, *(percentile(ordered, share) / 1000 for share in (0.5, 0.9, 0.99)))
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -31,13 +31,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import picture, raceline, tally
 from bench.crew import CONTESTANTS, USUAL, Crew
 from bench.disturbance import processor_times, stolen
-from bench.figures import Figures, histogram
+from bench.figures import Figures, histogram, median
 from bench.servers import add_server_options, kind_of, say, serving, write_json
 from bench.status import with_status
 from bench.tally import OURS, Tally
-from bench.track import laid_out
+from bench.track import WARM_UP_TURNS, laid_out
 
 WARM_UP_RACES: Final = 10  # before measuring on a fresh server: its JVM compiles at first
+BEGIN: Final = "from the first turn on"
 HISTOGRAM_ROWS: Final = 14
 WIDEST: Final = 120
 # What a reader of the report cannot know by the name.
@@ -65,14 +66,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if fresh:
             say("warming the server up")
             for _ in range(WARM_UP_RACES):
-                track.race(crew, names[0], max(options.workers), hold=0.0)
+                track.race(crew.race, names[0], max(options.workers), hold=0.0)
         results = []
         for workers in options.workers:
             before = processor_times()
-            found = track.measure(crew, names, workers, options.rounds, needed=names)
+            races = track.rounds(crew.race, names, workers, options.rounds, needed=names)
+            windows = (0, options.handovers), (WARM_UP_TURNS * workers, options.handovers)
+            begin, found = tally.collected(races, names, *windows)
             taken = stolen(before, processor_times())
-            print("\n".join([tally.heading(workers, taken), *_table(found)]), flush=True)
-            results.append(tally.plain(workers, found, taken))
+            print("\n".join([tally.heading(workers, taken), *_table(begin, found)]), flush=True)
+            results.append(tally.plain(workers, found, taken, {BEGIN: begin}))
             tallies += found.values()
         report = raceline.plain(options, track, _server(options), results)
         write_json(options, report)
@@ -106,13 +109,19 @@ def _server(options: argparse.Namespace) -> str:
     return "real" if options.real else "real, without fsync" if options.no_fsync else "memory"
 
 
-def _table(tallies: dict[str, Tally]) -> list[str]:
-    lines = ["                count    median       p90       p99   overlaps"]
+def _rows(part: str, tallies: dict[str, Tally]) -> list[str]:
+    lines = [f"  {part:<25}count      mean    median       p90       p99  turns/s   overlaps"]
     for name, one in tallies.items():
         figures = Figures.of(one.pooled())
-        cells = "".join(f"{value:7.0f} µs" for value in (figures.median, figures.p90, figures.p99))
+        times = figures.mean, figures.median, figures.p90, figures.p99
+        cells = "".join(f"{value:7.0f} µs" for value in times) + f"{median(one.rates):9.0f}"
         wrong = f"  tokens out of order: {one.misordered}" if one.misordered else ""
-        lines.append(f"  {name:<11}{figures.count:8}{cells}{one.overlaps:11}{wrong}")
+        lines.append(f"  {name:<22}{figures.count:8}{cells}{one.overlaps:11}{wrong}")
+    return lines
+
+
+def _table(begin: dict[str, Tally], tallies: dict[str, Tally]) -> list[str]:
+    lines = [*_rows(BEGIN, begin), *_rows("after 2 turns of each", tallies)]
     for name, ratio in tally.ratios(tallies).items():
         rounds = " ".join(f"{value:.2f}" for value in ratio.rounds)
         lines.append(f"  {OURS} / {name:<11}{ratio.pooled:6.2f}   by round {rounds}, median {ratio.rounds_median:.2f}")

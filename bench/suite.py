@@ -9,8 +9,8 @@ Run from the project's root::
 
 Each benchmark is a program of its own and runs in a process of its own: what one leaves does not disturb the
 next.  Its text is printed as it comes, and after it the share of the processors' time that the host of a virtual
-machine took meanwhile: at more than a few per cent, repeat that one.  The other clients' locks are not part of this,
-because they are fetched first: `python -m bench.peers`.  The exit status is the one of the first that fails, or 0.
+machine took meanwhile: at more than a few per cent, repeat that one.  The other clients are fetched and built first,
+which takes minutes.  The exit status is the one of the first that fails, or 0.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from zkwire.session.hosts import parse
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A benchmark: its file, its arguments, and those of a quick run, which come after them.
+    """A benchmark: its file (or folder), its arguments, and those of a quick run, which come after them.
 
     `has_servers`, whether it starts servers of its own, whatever the command line says.
     """
@@ -67,6 +67,8 @@ PROGRAMS: Final[dict[str, Program]] = {
     "rest": Program(
         "rest.py", ("--without-kazoo",), ("--clients", "6", "--timeout", "2", "--seconds", "2"), has_servers=True
     ),
+    "peers": Program("peers", ("--rounds", "5"), (*_FEW_RACES, "--workers", "2,8")),
+    "peer-queues": Program("peers/queues.py", (), ("--rounds", "1")),
     # By itself and last, because it takes minutes.
     "10,000-waiters": Program(
         "crowds.py", ("--only", "waiters", "--waiters", "10000", "--rounds", "1"), ("--waiters", "400")
@@ -101,7 +103,8 @@ def table(outcomes: dict[str, Outcome]) -> list[str]:
     for name, outcome in outcomes.items():
         taken = "unknown" if outcome.taken is None else f"{outcome.taken:.1%}"
         lines.append(f"{name:<15}{outcome.status:9}{outcome.seconds:10.0f}{taken:>20}")
-    return lines
+    minutes = sum(outcome.seconds for outcome in outcomes.values()) / 60
+    return [*lines, f"all took {minutes:.0f} minutes"]
 
 
 def run(program: Program, hosts: str, folder: Path, *, quick: bool) -> Outcome:

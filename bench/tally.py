@@ -5,12 +5,12 @@ Pure: no process, no socket, no clock.
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
 from bench.figures import Figures, median, percentile
-from bench.turns import Turn, hand_overs, misordered, overlaps
+from bench.turns import Turn, hand_overs, misordered, overlaps, rate
 
 OURS: Final = "zkwire"
 FLOOR: Final = "floor"
@@ -18,15 +18,20 @@ FLOOR: Final = "floor"
 
 @dataclass(slots=True)
 class Tally:
-    """The results of one contestant with one number of workers: hand-overs in nanoseconds by round, and violations."""
+    """The results of one contestant with one number of workers, and violations.
+
+    By round: the hand-overs in nanoseconds, and the turns in a second.
+    """
 
     rounds: list[list[int]] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
     overlaps: int = 0
     misordered: int = 0
 
     def add(self, turns: Sequence[Turn], first: int, count: int) -> None:
         """Add a race, of which `count` turns from number `first` on are measured."""
         self.rounds.append(hand_overs(turns, first, count))
+        self.rates.append(rate(turns, first, count))
         # Exclusion must hold during the warm-up too.
         self.overlaps += overlaps(turns)
         self.misordered += misordered(turns)
@@ -59,6 +64,20 @@ class Ratio:
         return cls(Figures.of(one.pooled()).median / Figures.of(other.pooled()).median, rounds, median(rounds))
 
 
+def collected(
+    races: Iterable[tuple[str, Sequence[Turn]]], contestants: Sequence[str], *windows: tuple[int, int]
+) -> list[dict[str, Tally]]:
+    """Return the tallies of races, by contestant, of each window: its first turn, and how many are measured.
+
+    `contestants` may lose names while the races run: those have no tally.
+    """
+    found: list[dict[str, Tally]] = [{name: Tally() for name in contestants} for _ in windows]
+    for name, turns in races:
+        for tallies, (first, count) in zip(found, windows, strict=True):
+            tallies[name].add(turns, first, count)
+    return [{name: tallies[name] for name in contestants} for tallies in found]
+
+
 def ratios(tallies: Mapping[str, Tally]) -> dict[str, Ratio]:
     """Return the ratio of ours to each of the others; none if ours did not run."""
     if OURS not in tallies:
@@ -66,20 +85,30 @@ def ratios(tallies: Mapping[str, Tally]) -> dict[str, Ratio]:
     return {name: Ratio.of(tallies[OURS], tally) for name, tally in tallies.items() if name != OURS}
 
 
-def plain(workers: int, tallies: Mapping[str, Tally], taken: float | None) -> dict[str, object]:
+def plain(
+    workers: int, tallies: Mapping[str, Tally], taken: float | None, begin: Mapping[str, Mapping[str, Tally]]
+) -> dict[str, object]:
     """Return the figures of one number of workers as plain data.
 
     Times are in microseconds, and None where there is no figure.  `taken` is the share of the processors' time
-    that the host took.
+    that the host took, `begin` the tallies of parts of the races that say how the contestants begin.
     """
     return {
         "workers": workers,
         "taken": taken,
+        **_plain_part(tallies),
+        "begin": {part: _plain_part(those) for part, those in begin.items()},
+    }
+
+
+def _plain_part(tallies: Mapping[str, Tally]) -> dict[str, object]:
+    return {
         "contestants": {
             name: {
                 **_plain(Figures.of(tally.pooled())),
                 "overlaps": tally.overlaps,
                 "misordered": tally.misordered,
+                "turns_per_second": _numbers([median(tally.rates)])[0],
                 "round_medians": _numbers(tally.medians()),
                 "percentiles": _numbers(tally.percentiles()),
             }
@@ -108,19 +137,27 @@ def heading(workers: int, taken: float | None) -> str:
     return f"\n{workers} workers{disturbed}"
 
 
-def peers_table(tallies: Mapping[str, Tally]) -> list[str]:
-    """Return the lines of the table that compares ours with other clients.
+def peers_table(part: str, tallies: Mapping[str, Tally]) -> list[str]:
+    """Return the lines of the table that compares ours with other clients, `part` being the races' part that it shows.
 
-    ``x floor`` is a contestant's median divided by the floor's, and ``zkwire / it`` ours divided by the
-    contestant's: of all hand-overs, and after it the median of the rounds' ratios.
+    Times are in microseconds, of all hand-overs; turns in a second are the median of the rounds'.  ``x floor`` is a
+    contestant's median, and its p90, divided by the floor's.  ``zkwire / it`` is our median divided by the
+    contestant's, of all hand-overs, after it the median of the rounds' ratios, and last our mean divided by its.
     """
-    lines = ["              count    median       p99   overlaps      x floor   by round   zkwire / it   by round"]
-    ours = ratios(tallies)
-    for name, tally in tallies.items():
-        figures = Figures.of(tally.pooled())
-        cells = f"{figures.median:7.0f} µs{figures.p99:7.0f} µs{tally.overlaps:11}"
-        floor = Ratio.of(tally, tallies[FLOOR]) if FLOOR in tallies else None
-        for ratio, width in ((floor, 13), (ours.get(name), 14)):
-            cells += " " * (width + 11) if ratio is None else f"{ratio.pooled:{width}.2f}{ratio.rounds_median:11.2f}"
-        lines.append(f"  {name:<9}{figures.count:8}{cells}".rstrip())
+    lines = [
+        f"  {part}",
+        f"  {'':<9}   count    mean  median     p90     p99  turns/s  overlaps  "
+        "x floor: median   p90   zkwire / it: median  by round   mean",
+    ]
+    figures = {name: Figures.of(tally.pooled()) for name, tally in tallies.items()}
+    none = Figures.of([])
+    ours, floor, by_round = figures.get(OURS, none), figures.get(FLOOR, none), ratios(tallies)
+    for name, its in figures.items():
+        cells = f"{its.count:8}" + "".join(f"{time:8.0f}" for time in (its.mean, its.median, its.p90, its.p99))
+        cells += f"{median(tallies[name].rates):9.0f}{tallies[name].overlaps:10}"
+        cells += f"{its.median / floor.median:17.2f}{its.p90 / floor.p90:6.2f}"
+        if name in by_round:
+            ratio = by_round[name]
+            cells += f"{ratio.pooled:22.2f}{ratio.rounds_median:10.2f}{ours.mean / its.mean:7.2f}"
+        lines.append(f"  {name:<9}{cells}")
     return lines

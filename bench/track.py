@@ -3,14 +3,13 @@
 import contextlib
 import math
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from bench import rawline
 from bench.crew import WorkerFailedError
 from bench.servers import say, scratch
-from bench.tally import Tally
 from bench.turns import SESSION_TIMEOUT, Order, Turn
 from zkwire.session.hosts import Address, parse
 
@@ -18,15 +17,9 @@ WARM_UP_TURNS: Final = 2  # of each worker, at the start of each race
 LONGEST_HOLD: Final = SESSION_TIMEOUT / 3  # a raw worker sends nothing while it holds
 
 
-class Runners(Protocol):
-    """The processes that run the contestants."""
-
-    def race(self, orders: Sequence[Order], /) -> list[Turn]:
-        """Give each of as many workers one order, start them together, and return the records of all.
-
-        Raises:
-            WorkerFailedError: if a process died, or was silent for too long.
-        """
+# Gives each of as many processes one order, starts them together, and returns the records of all.  It raises
+# WorkerFailedError if a process died, or was silent for too long.
+Runners = Callable[[Sequence[Order]], list[Turn]]
 
 
 @dataclass(slots=True)
@@ -57,19 +50,18 @@ class Track:
             Order(contestant, server.host, server.port, lock, turns, hold, place)
             for place, server in enumerate(servers)
         ]
-        return runners.race(orders)
+        return runners(orders)
 
-    def measure(
+    def rounds(
         self, runners: Runners, contestants: list[str], workers: int, rounds: int, needed: Sequence[str]
-    ) -> dict[str, Tally]:
-        """Run all rounds with one number of workers and return the results.
+    ) -> Iterator[tuple[str, list[Turn]]]:
+        """Run all rounds with one number of workers, and give each race's contestant and turns.
 
         A contestant that fails is removed from `contestants`, the others go on.
 
         Raises:
             WorkerFailedError: if one that is `needed` fails.
         """
-        tallies = {name: Tally() for name in contestants}
         for number in range(rounds):
             # Each round starts with another contestant, so that none always follows the same one.
             first = number % len(contestants)
@@ -82,10 +74,8 @@ class Track:
                         raise
                     say(f"{name} is left out: {error}")
                     contestants.remove(name)
-                    del tallies[name]
                 else:
-                    tallies[name].add(turns, WARM_UP_TURNS * workers, self.hand_overs)
-        return tallies
+                    yield name, turns
 
 
 @contextlib.contextmanager

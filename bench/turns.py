@@ -54,6 +54,18 @@ def hand_overs(turns: Sequence[Turn], first: int, count: int) -> list[int]:
     return [new.acquired - old.release_called for old, new in pairs if new.acquire_called < old.release_called]
 
 
+def rate(turns: Sequence[Turn], first: int, count: int) -> float:
+    """Return how many turns there were in a second, of ``count`` turns from number ``first`` on.
+
+    The time ends when the last of them was acquired.  It begins when the turn before the first was, or with the first
+    call of all.
+    """
+    ordered = sorted(turns, key=lambda turn: turn.token)
+    window = ordered[first : first + count]
+    begin = ordered[first - 1].acquired if first else min(turn.acquire_called for turn in turns)
+    return len(window) * 1e9 / (window[-1].acquired - begin)
+
+
 def overlaps(turns: Iterable[Turn]) -> int:
     """Return how many pairs of turns owned at the same time: 0 for a lock that works."""
     pairs = 0

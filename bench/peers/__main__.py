@@ -12,8 +12,10 @@ take turns in short rounds on one server with the same number of processes and t
 missing, or that fails, is named in a line and left out.  None of them is a dependency of zkwire.
 
 A hand-over is the time from the owner's call of release to the return of the next owner's acquire; it counts when the
-next owner was already waiting.  The exit status is 1 if zkwire's lock had two owners at a time, 2 if something could
-not be measured.
+next owner was already waiting.  Three tables say what was measured: in races of processes that have just started and
+are connected, the first turn of each process, and all turns; then turns of processes that are warm.
+
+The exit status is 1 if zkwire's lock had two owners at a time, 2 if something could not be measured.
 """
 
 import argparse
@@ -22,6 +24,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+
+# So that this folder runs as a script from a checkout without installing the project.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from bench import picture, raceline, tally
 from bench.crew import WorkerFailedError
@@ -32,9 +37,10 @@ from bench.peers.teams import Teams
 from bench.servers import add_server_options, kind_of, say, serving, write_json
 from bench.status import with_status
 from bench.tally import FLOOR, OURS
-from bench.track import laid_out
+from bench.track import WARM_UP_TURNS, laid_out
 
-WARM_UP_RACES: Final = 3  # of each contestant, on whatever server: some of them run on a JVM, too
+BEGINS: Final = 3  # races of each contestant with processes that have just started
+WARM_UP_RACES: Final = 3  # of each contestant afterwards, on whatever server: some of them run on a JVM, too
 
 
 def _ours(name: str) -> Command:
@@ -55,6 +61,7 @@ PREPARE: Final[dict[str, Callable[[Path], Command]]] = {
     "curator": lambda folder: builds.with_curator(MANIFESTS / "curator" / "Contestant.java", folder),
 }
 NEEDED: Final = (OURS, FLOOR)
+PARTS: Final = ("the first turn of each process", "from the first turn on", "warm")
 
 
 @with_status
@@ -107,23 +114,32 @@ def _measure(options: argparse.Namespace, commands: dict[str, Command]) -> int:
         Teams(commands) as teams,
     ):
         print(raceline.title(options, track, kind_of(options)), flush=True)
+        # The server's own JVM is warm before the first contestant begins.
+        for _ in range(WARM_UP_RACES):
+            track.race(teams.race, FLOOR, max(options.workers), hold=0.0)
         for workers in options.workers:
+            before = processor_times()
+            begins = track.rounds(teams.race_anew, names, workers, min(BEGINS, options.rounds), NEEDED)
+            begin = tally.collected(begins, names, (0, workers), (0, options.handovers))
             for name in list(names):
                 say(f"{workers} workers: {name} warms up")
                 try:
                     for _ in range(WARM_UP_RACES):
-                        track.race(teams, name, workers, hold=0.0)
+                        track.race(teams.race, name, workers, hold=0.0)
                 except WorkerFailedError as error:
                     if name in NEEDED:
                         raise
                     say(f"{name} is left out: {error}")
                     names.remove(name)
-            before = processor_times()
-            found = track.measure(teams, names, workers, options.rounds, needed=NEEDED)
+            races = track.rounds(teams.race, names, workers, options.rounds, NEEDED)
+            (found,) = tally.collected(races, names, (WARM_UP_TURNS * workers, options.handovers))
             taken = stolen(before, processor_times())
-            print("\n".join([tally.heading(workers, taken), *tally.peers_table(found)]), flush=True)
-            results.append(tally.plain(workers, found, taken))
-            wrong += found[OURS].overlaps
+            parts = dict(zip(PARTS, (*begin, found), strict=True))
+            print(tally.heading(workers, taken))
+            for part, tallies in parts.items():
+                print("\n".join(tally.peers_table(part, tallies)), flush=True)
+                wrong += tallies[OURS].overlaps
+            results.append(tally.plain(workers, found, taken, {part: parts[part] for part in PARTS[:2]}))
         report = raceline.plain(options, track, "given" if options.hosts else f"real{kind_of(options)}", results)
     write_json(options, report)
     if options.svg:

@@ -24,6 +24,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+# So that this file runs as a script from a checkout without installing the project.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 import zkwire
 from bench.disturbance import processor_times, stolen
 from bench.figures import median

@@ -58,6 +58,17 @@ class Teams:
             self._dismiss(name, at_once=True)
             raise
 
+    def race_anew(self, orders: Sequence[Order]) -> list[Turn]:
+        """Race with processes that have just started.
+
+        Raises:
+            WorkerFailedError: if a process has ended, or answers something else.
+        """
+        name = orders[0].contestant
+        if name in self._teams:
+            self._dismiss(name, at_once=False)
+        return self.race(orders)
+
     def _dismiss(self, name: str, *, at_once: bool) -> None:
         for runner in self._teams[name]:
             runner.dismiss(at_once=at_once)

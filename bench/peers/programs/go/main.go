@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"runtime"
 	"syscall"
 	"time"
 	"unsafe"
@@ -16,6 +17,7 @@ import (
 const clockMonotonic = 1
 
 func main() {
+	runtime.GOMAXPROCS(1) // faster here than a thread for each core
 	orders := bufio.NewScanner(os.Stdin)
 	for orders.Scan() {
 		var server, path string

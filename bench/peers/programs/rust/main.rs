@@ -4,7 +4,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin};
 use zookeeper_client::{Acls, Client, CreateMode, LockOptions, LockPrefix};
 
-#[tokio::main]
+// On 2 cores faster than a pool of threads, if the release gets its turn at once; see below.
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = orders.next_line().await.unwrap() {
@@ -30,8 +31,9 @@ async fn race(orders: &mut Lines<BufReader<Stdin>>, server: &str, path: &str, tu
         let acquired = now();
         tokio::time::sleep(hold).await;
         let release_called = now();
-        // The client deletes the node in the background: there is nothing to wait for.
+        // The client deletes the node in the background, which has its turn now, and not with the next acquire.
         drop(lock);
+        tokio::task::yield_now().await;
         times.push([acquire_called, acquired, release_called, now()]);
     }
     // An answer to a later request shows that the last node is deleted.
