@@ -43,7 +43,7 @@ help:
 	@echo 'make bench         measure lock hand-over latency; ARGS=--real on a real ZooKeeper'
 	@echo 'make bench-peers   measure the locks of other clients beside ours: kazoo, aiozk, go-zk, Rust, Curator; ARGS="--svg FILE"'
 	@echo 'make bench-queues  measure the queues of kazoo beside ours, with 1 and 4 processes and 10,000 items; ARGS=--no-fsync'
-	@echo 'make bench-all     run all benchmarks, other clients' too, in turn on one real ZooKeeper; ARGS="--quick --json FILE"'
+	@echo 'make bench-all     run all benchmarks in turn on one real ZooKeeper, also those of other clients; ARGS="--quick --json FILE"'
 	@echo 'make lint          run mypy --strict and ruff over everything'
 	@echo 'make thirdparty    try the programs in docs/examples with the packages that they need, and the tests in the loops of uvloop;'
 	@echo '                   needs Debian, and root for what it installs: it says what'
