@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import itertools
 import random
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -131,18 +132,16 @@ async def cancelled(task: "asyncio.Task[Any]") -> None:
 
 
 async def cancel_connects(connect: Callable[[], Awaitable[Client]]) -> None:
-    """Cancel `connect()` after 1, 2 ... turns of the loop, until it ends before it is cancelled."""
-    count = 1
-    while True:
+    """Cancel `connect()` after 1, 2 ... turns of the loop, and then later and later, until it has ended."""
+    for count in itertools.count(1):
         connecting = asyncio.ensure_future(connect())
-        await turns(count)
+        await (turns(count) if count < 16 else asyncio.wait({connecting}, timeout=0.0003 * 1.2 ** (count - 16)))
         if connecting.done():
             await connecting.result().close()
             return
         connecting.cancel()
         await asyncio.wait({connecting})
         assert connecting.cancelled(), connecting
-        count += max(1, count // 8)  # the handshake of TLS takes many turns
 
 
 async def no_session_stays(hosts: str) -> None:
