@@ -37,8 +37,12 @@ _MOST_SHOWN: Final = 20  # members in a warning
 # from what they should be, and more partitions move when a member goes: of 10,000 partitions and 100 members, 100 have
 # to move, and besides them 264 with 16 points, 177 with 64, 122 with 256.
 _POINTS: Final = 64
-# A member has this many times as many points at most, or a division among members of great weight would take seconds.
+# A member has this many times as many points at most.
 _MOST_TIMES: Final = 16
+# Weights multiply the points of all members up to here.  A division among hundreds of members of great weight would
+# block the event loop for seconds.
+_MOST_POINTS: Final = 8192
+_FEWEST_POINTS: Final = 4  # of a member
 
 _MOST_WEIGHT: Final = 999
 
@@ -58,7 +62,9 @@ def division(partitions: Collection[str], weights: Mapping[str, int]) -> dict[st
     # The size of each share, rounded down, and whether something was cut off.
     sizes = {member: divmod(len(partitions) * weight, total) for member, weight in weights.items()}
     more = len(partitions) - sum(least for least, _ in sizes.values())  # so many members get one partition above that
-    points = sorted((point, member) for member, weight in weights.items() for point in _points(member, weight))
+    points = sorted(
+        (point, member) for member, count in point_counts(weights).items() for point in _points(member, count)
+    )
     waiting = sorted((_point(partition), partition) for partition in partitions)
     while waiting:
         ring = [point for point, _ in points]
@@ -82,6 +88,17 @@ def division(partitions: Collection[str], weights: Mapping[str, int]) -> dict[st
     return shares
 
 
+def point_counts(weights: Mapping[str, int]) -> dict[str, int]:
+    """Return how many points each member has on the ring.
+
+    If there would be too many, all are divided by a power of two, which seldom changes when a member comes or goes.
+    """
+    counts = {member: _POINTS * min(weight, _MOST_TIMES) for member, weight in weights.items()}
+    while sum(counts.values()) > max(_MOST_POINTS, _POINTS * len(counts)):
+        counts = {member: max(_FEWEST_POINTS, count // 2) for member, count in counts.items()}
+    return counts
+
+
 def fingerprint(partitions: Collection[str]) -> bytes:
     """Return a short text that is the same for the same partitions in any order, and names how many there are."""
     digest = blake2b("\0".join(sorted(partitions)).encode(), digest_size=8).hexdigest()
@@ -92,8 +109,7 @@ def _point(partition: str) -> int:
     return int.from_bytes(blake2b(partition.encode(), digest_size=8).digest(), "big")
 
 
-def _points(member: str, weight: int) -> tuple[int, ...]:
-    count = _POINTS * min(weight, _MOST_TIMES)
+def _points(member: str, count: int) -> tuple[int, ...]:
     return unpack(f">{count}Q", shake_128(member.encode()).digest(8 * count))
 
 

@@ -20,13 +20,14 @@ from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
 from recipes.common.checks import check_number, checked_function, checked_within
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
-from zkwire import Client, GetChildren, GetData, Node, SessionState, validate_path
+from zkwire import Client, GetChildren, GetData, Node, SessionState, ZooKeeperError, validate_path
 
 # The answer to one request may have 64 MiB, and a node, with the server's default setting, a little less than one.
 _NODES_PER_REQUEST: Final = 60
 # Enough requests at a time that a large tree takes few round trips, and few enough that other requests of the client
 # do not wait until all of it is read.
 _REQUESTS_AT_A_TIME: Final = 32
+_STATS_AT_A_TIME: Final = 256  # a multiRead reads data and names only, so each Stat is a request of its own
 
 _CONNECTED: Final = (SessionState.CONNECTED, SessionState.READ_ONLY)
 
@@ -56,7 +57,8 @@ class ChangeStream:
             raise RuntimeError(f"another task waits for these changes of {self._cache.path} already")
         while not self._pending:
             if self._error is not None:
-                raise copy(self._error)
+                # Each reader would add its traceback to one object; but what `where` raised may refuse to be copied.
+                raise copy(self._error) if isinstance(self._error, ZooKeeperError) else self._error
             if self._is_closed:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()
@@ -167,9 +169,8 @@ class Cache:
         self._has_data = data
         self._within = checked_within(within)
         self._streams: WeakSet[ChangeStream] = WeakSet()
-        # A multiRead reads data and names only, so each Stat is a request of its own.
         self._nodes_per_request = _NODES_PER_REQUEST if data else 1
-        self._requests_at_a_time: int = _REQUESTS_AT_A_TIME if data else _REQUESTS_AT_A_TIME * _NODES_PER_REQUEST
+        self._requests_at_a_time: int = _REQUESTS_AT_A_TIME if data else _STATS_AT_A_TIME
         self._awaits_resync = False  # from the loss of the connection until the watch is set again
         self._session_id = 0  # in which the watch was set last
         self._work = asyncio.Event()  # there may be something to read

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import zkwire
 from recipes import Group, LockLostError, Partitioner
 from recipes.group import Member
-from recipes.partitioner import division, fingerprint
+from recipes.partitioner import division, fingerprint, point_counts
 from tests.recipes.plays.others import only_containers
 from tests.support.client import turns
 from tests.support.clock import Clock
@@ -69,6 +69,12 @@ def test_the_division_stays_what_it_is(partitions: int, weight: int, sizes: dict
     assert {name: len(share) for name, share in shares.items()} == sizes
     text = "\n".join(f"{name}: {' '.join(shares[name])}" for name in sorted(shares))
     assert blake2b(text.encode(), digest_size=8).hexdigest() == digest
+
+
+def test_great_weights_of_many_members_do_not_make_the_ring_large() -> None:
+    assert point_counts({"a": 1, "b": 3, "c": 999}) == {"a": 64, "b": 192, "c": 1024}
+    assert point_counts({str(n): 16 if n else 1 for n in range(9)}) == {str(n): 512 if n else 32 for n in range(9)}
+    assert point_counts({str(n): 16 if n else 1 for n in range(501)}) == {str(n): 64 if n else 4 for n in range(501)}
 
 
 @pytest.mark.parametrize(

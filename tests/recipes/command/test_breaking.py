@@ -13,6 +13,7 @@ import pytest
 import zkwire
 from recipes import Lock, Semaphore
 from recipes.command import breaking
+from recipes.line.contenders import Contender
 from tests.support.locks import two_clients
 from tests.support.recipes import until
 from zkwire import Client
@@ -86,10 +87,19 @@ async def test_without_a_terminal_it_needs_yes_and_a_ticket_can_be_named(
             await break_(other, "/l/none", yes=True)
         await break_(other, P, yes=True)
         assert await lease.lost() is not None
-        with pytest.raises(zkwire.NoAuthError, match=unread):
+        with pytest.raises(CommandError, match=r"^/l: 1 of 1 not removed$"):
             await break_(other, P, yes=True)
         await break_(other, ticket, yes=True)  # of a client that waits
-        removed, _, unknown, _, _ = capsys.readouterr().out.splitlines()
+        (removed, _, unknown, _, _), refused = map(str.splitlines, capsys.readouterr())
+        assert [unread in line for line in refused] == [True]
         assert ", without data, since 20" in removed
         assert unknown == f"{unread}: session unknown, without data, since an unknown time"
         assert await zk.get_children(P) == [unread.rpartition("/")[2]]
+
+
+async def test_it_ends_if_no_server_answers_for_as_long_as_a_session_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with two_clients() as (zk, other), Lock(zk, P):
+        monkeypatch.setattr(type(other), "session_timeout", 0.1)
+        monkeypatch.setattr(Contender, "remove", lambda _: asyncio.Event().wait())
+        with pytest.raises(TimeoutError, match=rf"^no server has said that {P}/.* is removed within 0.1 s$"):
+            await break_(other, P, yes=True)
