@@ -5,6 +5,8 @@ transaction that claims the item writes the number too, so a consumer that dies 
 fault loses one.  A claim that ends before its body begins takes its attempt back; if its consumer dies, or its session
 ends, at that moment, the attempt stays counted.  The transaction that deletes a handled item deletes the number.
 
+Names begin again only in another node `entries`: a number that was written before that node is another item's, and 0.
+
 An item whose last attempt has failed moves to `failed/<item>-<attempts>-<number>` in one transaction: by its consumer
 when the body fails, or, if that consumer has died, by the next one that would claim it.
 """
@@ -14,7 +16,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import zkwire
 from recipes.common.numbers import in_order, next_number
@@ -30,6 +32,7 @@ _log = logging.getLogger(__name__)
 _ACL: Final = (ACL(Perms.READ | Perms.WRITE, "world", "anyone"),)
 _MOST_DIGITS: Final = 9  # what has more was not written by a consumer
 _MOVES: Final = 4  # the position of the operation that creates the item in `failed`, in `move_abandoned`
+_BY_OTHERS: Final = (zkwire.NodeExistsError, zkwire.NoNodeError, zkwire.BadVersionError)  # the refusals of the others
 _FORBIDDEN: Final = "failed for the last time, and cannot be moved to {}: {}"
 
 
@@ -52,23 +55,27 @@ class FailedItem:
     since: datetime
 
 
-def count_in(number: Node | None) -> int:
-    """Return the attempts that the node `attempts/<item>` shows; 0 without it, and if it holds no number."""
-    is_valid = number is not None and number.data.isdigit() and len(number.data) <= _MOST_DIGITS
-    return int(number.data) if number is not None and is_valid else 0
+class Number(NamedTuple):
+    """How often an item was claimed, and the version of the node `attempts/<item>`."""
+
+    attempts: int
+    version: int
 
 
-def add_attempt(transaction: Transaction, nodes: Nodes, name: str, number: Node | None) -> None:
+UNCOUNTED: Final = Number(0, -1)  # there is no such node
+
+
+def add_attempt(transaction: Transaction, nodes: Nodes, name: str, number: Number) -> None:
     """Add to the transaction of a claim that it counts; refused if another client has claimed the item since.
 
     Args:
-        number: What was read of `attempts/<item>`; None if it is believed to be missing.
+        number: What was read, or is believed to be UNCOUNTED.
     """
-    path, data = nodes.number(name), b"%d" % (count_in(number) + 1)
-    if number is None:
+    path, data = nodes.number(name), b"%d" % (number.attempts + 1)
+    if number == UNCOUNTED:
         transaction.create(path, data, acl=_ACL if nodes.asked_acl is None else nodes.asked_acl)
     else:
-        transaction.set(path, data, number.stat.version)
+        transaction.set(path, data, number.version)
 
 
 async def take_back(nodes: Nodes, name: str, attempt: int, version: int) -> None:
@@ -88,35 +95,49 @@ def has_moved(nodes: Nodes, name: str, attempts: int) -> None:
     _log.warning("%s has failed %d times, and was moved to %s", nodes.entry(name), attempts, nodes.failed)
 
 
-async def read_number(nodes: Nodes, name: str) -> Node | None:
-    """Return the node `attempts/<item>`, None without it."""
-    number: Node | None = result((await read(nodes.zk, GetData(nodes.number(name))))[0])
-    return number
+def uncountable(nodes: Nodes, name: str, why: object) -> UnusableItemError:
+    """Return the error that the number of an item cannot be used: then the item must not be claimed."""
+    return UnusableItemError(f"cannot be claimed: {nodes.number(name)}, which counts its claims, {why}")
 
 
-async def move_abandoned(nodes: Nodes, name: str, number: Node | None) -> None:
+async def read_number(nodes: Nodes, name: str) -> Number:
+    """Return the number of an item.
+
+    Raises:
+        UnusableItemError: if it cannot be read, or not be deleted with the item.
+    """
+    entries, number = await read(nodes.zk, GetData(nodes.entries), GetData(nodes.number(name)))
+    try:
+        node, parent = checked(number), result(entries)
+    except UnusableItemError as unusable:
+        raise uncountable(nodes, name, unusable) from None
+    if node is None:
+        return UNCOUNTED
+    is_former = parent is not None and node.stat.mzxid < parent.stat.czxid
+    is_valid = not is_former and node.data.isdigit() and len(node.data) <= _MOST_DIGITS
+    return Number(int(node.data) if is_valid else 0, node.stat.version)
+
+
+async def move_abandoned(nodes: Nodes, name: str, number: Number) -> None:
     """Move an item to `failed` that no consumer has claimed, and none may claim any more.
 
     It is left if another client has claimed, moved or changed it meanwhile.
-
-    Args:
-        number: What was read of `attempts/<item>`.
 
     Raises:
         UnusableItemError: if the item cannot be read, or the server refuses to move it.
     """
     item = checked((await read(nodes.zk, GetData(nodes.entry(name))))[0])
-    if item is None or number is None:
+    if item is None:
         return
 
     async def move() -> None:
         while True:
             transaction = nodes.zk.transaction()
             transaction.create(nodes.taken_node(name), acl=nodes.fixed_acl)  # not if another consumer has claimed it
-            transaction.delete(nodes.number(name), number.stat.version)
+            transaction.delete(nodes.number(name), number.version)
             transaction.delete(nodes.entry(name), item.stat.version)
             transaction.delete(nodes.taken_node(name))
-            add_move(transaction, nodes, name, item.data, count_in(number))
+            add_move(transaction, nodes, name, item.data, number.attempts)
             try:
                 await transaction.commit()
             except zkwire.TransactionError as refused:
@@ -129,11 +150,13 @@ async def move_abandoned(nodes: Nodes, name: str, number: Node | None) -> None:
     try:
         await until_answered(nodes.zk, move, repeats=True)
     except (zkwire.ServerError, ValueError) as refused:  # ValueError: it is too large
-        cause = refused.cause if isinstance(refused, zkwire.TransactionError) else refused
-        if not isinstance(cause, zkwire.NodeExistsError | zkwire.NoNodeError | zkwire.BadVersionError):
+        cause, index = refused, _MOVES
+        if isinstance(refused, zkwire.TransactionError):
+            cause, index = refused.cause, refused.index
+        if index == _MOVES or not isinstance(cause, _BY_OTHERS):
             raise UnusableItemError(_FORBIDDEN.format(nodes.failed, cause)) from None
     else:
-        has_moved(nodes, name, count_in(number))
+        has_moved(nodes, name, number.attempts)
 
 
 async def failed(nodes: Nodes) -> list[FailedItem]:

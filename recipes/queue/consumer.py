@@ -33,10 +33,18 @@ from recipes.common.retrying import read, read_after_loss, read_synced, until_an
 from recipes.common.waiting import Bound
 from recipes.line.ticket import TicketNode
 from recipes.line.waiting import certify
-from recipes.queue.attempts import add_attempt, count_in, move_abandoned, read_number, take_back
+from recipes.queue.attempts import (
+    UNCOUNTED,
+    Number,
+    add_attempt,
+    move_abandoned,
+    read_number,
+    take_back,
+    uncountable,
+)
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
-from recipes.queue.quarantine import HAS_CHILDREN, UNREADABLE, UnusableItemError, checked
+from recipes.queue.quarantine import HAS_CHILDREN, UNREADABLE, UNWRITABLE, UnusableItemError, checked
 from recipes.queue.view import View
 from zkwire import GetData, Node, Transaction, ZooKeeperError
 
@@ -274,7 +282,7 @@ class Consumer:
 
         Most items were not claimed before: their number is created.  If that is refused, it is read.
         """
-        number: Node | None = None
+        number = UNCOUNTED
         while True:
             own_name = f"_c_{self._zk.unique_id()}"
             path = self._nodes.taken_node(own_name)
@@ -287,27 +295,27 @@ class Consumer:
                         continue
                 if isinstance(refused.cause, zkwire.NoAuthError) and refused.index == 1:  # a check needs READ
                     raise UnusableItemError(UNREADABLE) from None
+                if isinstance(refused.cause, zkwire.NoAuthError) and refused.index == _COUNTS and number != UNCOUNTED:
+                    raise uncountable(self._nodes, name, UNWRITABLE) from None
                 if refused.index == _COUNTS and isinstance(refused.cause, _WAS_COUNTED):
                     number = await read_number(self._nodes, name)
-                    if not self._nodes.max_attempts <= count_in(number):
+                    if number.attempts < self._nodes.max_attempts:
                         continue
                     await move_abandoned(self._nodes, name, number)
                     return None
                 _raise_unless_lost(refused)
                 return None
+            attempt, version = number.attempts + 1 if self._nodes.max_attempts else 0, number.version + 1
             if isinstance(claim, zkwire.NoAuthError):  # it is there, but `acl` lacks READ
-                for node in (self._nodes.taken_node(name), path):
-                    self._nodes.discard(node, self._zk.session_id)
+                own_node = TicketNode(path, own_name, 0, self._zk.session_id)
+                self._hand_back(Claimed(name, own_node, attempt=attempt, version=version))
                 raise claim
             if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
                 # It was not carried out, or its node went with its session or by hand: the taken node may be left.
                 await self._nodes.free(name, claim=path, session_id=self._zk.session_id)
                 continue
             own_node = TicketNode(path, own_name, claim.stat.czxid, claim.stat.ephemeral_owner)
-            claimed = Claimed(name, own_node)
-            if self._nodes.max_attempts:
-                claimed.attempt = count_in(number) + 1
-                claimed.version = 0 if number is None else number.stat.version + 1
+            claimed = Claimed(name, own_node, attempt=attempt, version=version)
             try:
                 found = checked(item)
             except ZooKeeperError:
@@ -319,7 +327,7 @@ class Consumer:
             claimed.data = found.data
             return claimed
 
-    async def _commit_claim(self, name: str, path: str, number: Node | None) -> tuple[object, object]:
+    async def _commit_claim(self, name: str, path: str, number: Number) -> tuple[object, object]:
         """Send the transaction and the reads; return the item, and the claim's own node, or the errors of the reads."""
         entry = self._nodes.entry(name)
         transaction = self._zk.transaction()

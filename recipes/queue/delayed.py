@@ -13,6 +13,9 @@ much earlier, and when it is late, so much later.
 A consumer need not ask whether there are such items.  Each delayed put writes the node `entries` as well, so the stat
 in the list of the items, which a consumer reads in any case, shows that there are, and whether others have come.  It
 also creates and deletes a child there, which wakes the consumer that waits.
+
+A consumer that may not use `delayed` says so once, takes the other items, and tries it again after a minute.  While it
+is the first of those that wait, no other one looks.
 """
 
 import asyncio
@@ -35,10 +38,10 @@ _log = logging.getLogger(__name__)
 
 LONGEST_DELAY: Final = 1e9  # seconds
 
-_NAME: Final = re.compile(r"(\d{15})-(\d{3})-\d{10}")
+_NAME: Final = re.compile(r"(\d{15})-(\d{3})--?\d{9,10}")  # servers before 3.6 go on with negative numbers
+_FIRST_ITEM: Final = 3  # its position in the transaction of a put
 _MOST_AT_ONCE: Final = 16
-# In seconds: the time for which the leader's time is counted on, and after which an item that cannot move is tried
-# again.
+# In seconds: the time for which the leader's time is counted on, and after which what was refused is tried again.
 _BELIEVED_FOR: Final = 60.0
 
 
@@ -55,6 +58,7 @@ class Delayed:
         self._due: dict[str, float] = {}  # when, in seconds, by the leader's clock
         self._ahead = 0.0  # the leader's clock, of the loop's, at least
         self._ask_at = 0.0  # for the time, on the loop's clock
+        self._refused_until: float | None = None  # on the loop's clock: when to try again to use `delayed`
 
     async def put(self, items: Sequence[tuple[int, bytes]], delay: float) -> None:
         """Put all `items`, each a priority and the data, or none; see Queue.put."""
@@ -62,6 +66,7 @@ class Delayed:
 
     async def _put(self, items: Sequence[tuple[int, bytes]], delay: float) -> None:
         entries, child = self._nodes.entries, self._nodes.entry("delayed")
+        apart = 0  # milliseconds between the items
         while True:
             try:
                 # The stamp is rounded down to a whole millisecond.
@@ -70,13 +75,17 @@ class Delayed:
                 transaction.set(entries, DELAYS)
                 transaction.create(child, acl=self._nodes.acl)
                 transaction.delete(child)
-                for priority, data in items:
-                    path = f"{self._nodes.delayed}/{due:015d}-{priority:03d}-"
+                for place, (priority, data) in enumerate(items):
+                    path = f"{self._nodes.delayed}/{due + apart * place:015d}-{priority:03d}-"
                     transaction.create(path, data, sequential=True, acl=self._nodes.fixed_acl)
                 if await self._receipts.commit(transaction):
                     return
             except (zkwire.NoNodeError, zkwire.TransactionError) as refused:
+                is_ours = isinstance(refused, zkwire.TransactionError) and refused.index < _FIRST_ITEM
                 cause = refused.cause if isinstance(refused, zkwire.TransactionError) else refused
+                if isinstance(cause, zkwire.NodeExistsError) and not is_ours:
+                    apart = 1  # the server gives its last number again and again: other times make other names
+                    continue
                 if not isinstance(cause, zkwire.NoNodeError):
                     raise cause from None
                 await self._nodes.make(self._nodes.delayed)
@@ -92,6 +101,8 @@ class Delayed:
     @property
     def next_look(self) -> float | None:
         """When to look for items again, on the loop's clock; None if no item is delayed."""
+        if self._refused_until is not None:
+            return self._refused_until
         return min(min(self._due.values()) - self._ahead, self._ask_at) if self._due else None
 
     async def move_due(self, listed: object) -> bool:
@@ -101,8 +112,21 @@ class Delayed:
             listed: The answer to the GetChildrenAndStat of the others.
         """
         stat: Stat | None = listed[1] if isinstance(listed, tuple) else None
+        now = asyncio.get_running_loop().time()
+        if self._refused_until is not None and now < self._refused_until:
+            return False
+        self._refused_until = None
         if stat is None or not stat.data_length:
             return False
+        try:
+            return await self._move_due(stat)
+        except zkwire.ServerError as refused:
+            self._refused_until = now + _BELIEVED_FOR
+            why = "cannot be used by this client, which leaves the items whose time has come to other consumers"
+            self._warnings.warn(self._nodes.delayed, f"{why}: {refused}")
+        return False
+
+    async def _move_due(self, stat: Stat) -> bool:
         if stat.mzxid != self._listed:
             (names,) = await read(self._zk, GetChildren(self._nodes.delayed))
             found = filter(None, map(_NAME.fullmatch, child_names(names) or ()))
@@ -130,7 +154,7 @@ class Delayed:
                 await self._producer.put([(int(match[2]), item.data)], None, [path])
         except (zkwire.NoNodeError, zkwire.ConnectionLostError):
             self._listed = 0  # another consumer has moved it, or the next list shows
-        except (zkwire.ServerError, UnusableItemError) as refused:
+        except (UnusableItemError, ValueError) as refused:  # ValueError: it is too large for this client
             self._warnings.warn(path, f"cannot be moved to {self._nodes.entries}: {refused}")
             self._due[name] = asyncio.get_running_loop().time() + self._ahead + _BELIEVED_FOR
             return

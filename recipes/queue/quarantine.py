@@ -26,6 +26,7 @@ _LONGEST_PAUSE: Final = 3600.0
 _MOST_READ: Final = 16
 
 UNREADABLE: Final = "may not be read by this client (its ACL)"
+UNWRITABLE: Final = "may not be written by this client (its ACL)"
 TOO_LARGE: Final = "cannot be read: its data may be larger than the `reply_limit` of zkwire.connect"
 HAS_CHILDREN: Final = "has children, so that it cannot be deleted: delete them, or the item with delete_tree"
 
@@ -75,7 +76,7 @@ class Quarantine:
     def add(self, name: str, why: str) -> None:
         """Skip the item `name` from now on."""
         pause = _TRIED_AGAIN_AFTER
-        if why == TOO_LARGE:
+        if why.endswith(TOO_LARGE):
             pause = self._pauses[name] = min(2 * self._pauses.get(name, pause / 2), _LONGEST_PAUSE)
         self._until[name] = asyncio.get_running_loop().time() + pause
         self._warnings.warn(self._nodes.entry(name), f"{why}; this consumer skips it, and takes the items after it")

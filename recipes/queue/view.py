@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import zkwire
 from recipes.common.numbers import next_number
 from recipes.common.retrying import read
 from recipes.common.single_flight import SingleFlight
@@ -16,7 +15,7 @@ from recipes.queue.delayed import Delayed
 from recipes.queue.nodes import Nodes, child_names
 from recipes.queue.order import Listing, in_order
 from recipes.queue.quarantine import Quarantine
-from zkwire import GetChildren, GetChildrenAndStat, GetData, Node, WatchSet
+from zkwire import GetChildren, GetChildrenAndStat, GetData, Node, SessionState, WatchSet
 
 # In seconds: a consumer that has waited so long, because all items are taken, looks at what has taken them.
 _PATIENCE: Final = 1.0
@@ -150,9 +149,9 @@ class View:
         """Return the items that can be taken, in their order."""
         lists = GetChildrenAndStat(self._nodes.entries), GetChildren(self._nodes.taken)
         entries, taken = await read(self._zk, *lists)
-        with contextlib.suppress(zkwire.NoAuthError, zkwire.NotReadOnlyError):  # to look, it need not move anything
-            if await self.delayed.move_due(entries):
-                entries, taken = await read(self._zk, *lists)
+        # To look, it need not move anything: without a quorum the move would wait for one.
+        while self._zk.state is not SessionState.READ_ONLY and await self.delayed.move_due(entries):
+            entries, taken = await read(self._zk, *lists)
         names = child_names(entries) or []
         without = self.quarantine.among(names).union(child_names(taken) or ())
         return in_order((name for name in names if name not in without), next_item(entries))

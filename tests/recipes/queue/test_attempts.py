@@ -165,21 +165,25 @@ async def test_a_number_that_a_stranger_has_written_is_none(data: bytes) -> None
         assert [item.attempts for item in await queue.failed()] == [2]
 
 
+@pytest.mark.parametrize("is_taken", [False, True])  # the name of the next node in `failed`
 async def test_an_item_that_cannot_move_is_skipped_and_the_bodys_error_is_raised(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, is_taken: bool
 ) -> None:
     async with clients(1) as (_, (zk,)):
         queue = Queue(zk, PATH, max_attempts=1)
         await queue.put_many([b"bad", b"good"])
         await queue._nodes.make()
-        await zk.set_acl(f"{PATH}/failed", zkwire.READ_ONLY_ACL)
+        if is_taken:
+            await zk.create(f"{PATH}/failed/entry-100-0000000000-1-0000000001")
+        else:
+            await zk.set_acl(f"{PATH}/failed", zkwire.READ_ONLY_ACL)
         assert await fail(queue) == 1
         with caplog.at_level(logging.WARNING, "recipes"):
             async with Queue(zk, PATH, max_attempts=1).claim(within=5) as item:
                 assert item == b"good"
         assert caplog.text.count("failed for the last time, and cannot be moved to") == 1
         await settled(zk, PATH)
-        assert await children(zk, PATH) == {"entries": 1, "taken": 0, "attempts": 1, "failed": 0}
+        assert await children(zk, PATH) == {"entries": 1, "taken": 0, "attempts": 1, "failed": is_taken}
 
 
 async def test_other_consumers_share_the_items_and_a_get_forgets_the_attempts() -> None:
@@ -192,6 +196,54 @@ async def test_other_consumers_share_the_items_and_a_get_forgets_the_attempts() 
         assert await children(zk, PATH) == {"entries": 1, "taken": 0, "attempts": 1, "failed": 0}
         assert await counting.get() == b"0"
         await until(lambda: is_empty(zk, f"{PATH}/attempts"))
+
+
+@pytest.mark.parametrize(
+    ("perms", "child", "why"), [(0, "", "not be read"), (Perms.READ, "", "not be written"), (31, "/x", "has children")]
+)
+async def test_an_item_that_cannot_be_counted_is_not_claimed_and_hides_no_other(
+    caplog: pytest.LogCaptureFixture, perms: int, child: str, why: str
+) -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, max_attempts=9)
+        await queue.put_many(numbers(2))
+        acl = [zkwire.ACL(perms, "world", "anyone"), zkwire.digest_acl("other", "x")]
+        number = f"{PATH}/attempts/{min(await zk.get_children(f'{PATH}/entries'))}"
+        await zk.create(number, make_parents=True, acl=acl)
+        if child:
+            await zk.create(number + child)
+        with caplog.at_level(logging.WARNING, "recipes"):
+            async with queue.claim(within=5) as item:
+                assert item == b"1"
+            for _ in range(2):
+                with pytest.raises(TimeoutError):
+                    await queue.claim(within=0).__aenter__()
+        (warning,) = caplog.messages
+        assert f"{number}, which counts its claims, " in warning
+        assert why in warning
+
+
+async def test_the_number_of_a_former_item_of_the_same_name_does_not_count() -> None:
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, max_attempts=3)
+        for _ in range(2):
+            await queue.put(b"a")
+            assert [await fail(queue), await fail(queue)] == [1, 2]
+            await zk.delete_tree(f"{PATH}/entries")
+        assert len(await zk.get_children(f"{PATH}/attempts")) == 1
+
+
+async def test_a_claim_that_its_consumer_cannot_read_takes_its_attempt_back() -> None:
+    async with clients(1) as (_, (zk,)):
+        await Queue(zk, PATH, max_attempts=3)._nodes.make()
+        await Queue(zk, PATH).put(b"a")
+        acl = [zkwire.ACL(Perms.WRITE | Perms.ADMIN, "world", "anyone")]
+        with pytest.raises(zkwire.NoAuthError):
+            await Queue(zk, PATH, max_attempts=3, acl=acl).claim(within=0).__aenter__()
+        await until(lambda: is_empty(zk, f"{PATH}/taken"))
+        (name,) = await zk.get_children(f"{PATH}/attempts")
+        await zk.set_acl(f"{PATH}/attempts/{name}", zkwire.OPEN_ACL)
+        assert await fail(Queue(zk, PATH, max_attempts=3)) == 1
 
 
 async def is_empty(zk: Client, path: str) -> bool:

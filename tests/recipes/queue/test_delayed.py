@@ -14,6 +14,7 @@ from tests.support.client import Server as AnyServer
 from tests.support.queues import PATH, Counting, clients, drain, numbers, settled
 from tests.support.recipes import until_line
 from tests.support.virtual_time import a_client, in_virtual_time
+from zkwire import Perms
 
 LONG = 3600.0
 
@@ -75,23 +76,34 @@ async def test_a_queue_that_is_asked_again_and_again_lists_the_delayed_items_whe
     assert counts == [2, 2, 2, 2, 4, 2, 2, 2]
 
 
-async def test_items_that_are_due_together_come_once_each() -> None:
-    async with clients(4) as (_, zks):
+@pytest.mark.parametrize("given", [0, 2**31 - 2])  # numbers, so far
+async def test_items_that_are_due_together_come_once_each(given: int) -> None:
+    async with clients(4) as (server, zks):
         queues = [Queue(zk, PATH) for zk in zks]
-        await queues[0].put_many(numbers(40), delay=0.01)
+        await queues[0]._nodes.make(f"{PATH}/delayed")
+        server._machine.tree.nodes[f"{PATH}/delayed"].creates = given
+        await queues[0].put_many(numbers(20), delay=0.001)
+        await queues[0].put_many(numbers(20, 40), delay=0.01)
+        await asyncio.sleep(0.3)  # the time itself
+        await zks[0].create(f"{PATH}/delayed/000000000000001-100--2147483648", b"40")  # by an older server
+        assert await queues[1].size() == 41
         await zks[0].create(f"{PATH}/delayed/100-0000000001")  # by hand: it is none
-        getting = [asyncio.create_task(queue.get(within=30)) for queue in queues for _ in range(10)]
-        assert sorted(await asyncio.gather(*getting)) == sorted(numbers(40))
+        getting = [asyncio.create_task(queues[number % 4].get(within=30)) for number in range(41)]
+        assert sorted(await asyncio.gather(*getting)) == sorted(numbers(41))
         assert await zks[0].get_children(f"{PATH}/delayed") == ["100-0000000001"]
 
 
-async def test_an_item_that_cannot_be_moved_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    async with clients(1) as (_, (zk,)):
+@pytest.mark.parametrize("size", [1, 9000])
+async def test_an_item_that_cannot_be_moved_does_not_hide_the_others(
+    caplog: pytest.LogCaptureFixture, size: int
+) -> None:
+    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, request_limit=5000) as zk:
         queue = Queue(zk, PATH)
-        await queue.put_many(numbers(2), delay=0.01)
+        await Queue(other, PATH).put_many([bytes(size), b"1"], delay=0.01)
         first = min(await zk.get_children(f"{PATH}/delayed"))
-        await zk.delete(f"{PATH}/delayed/{first}")
-        await zk.create(f"{PATH}/delayed/{first}", acl=[zkwire.digest_acl("other", "x")])
+        if size == 1:
+            await zk.delete(f"{PATH}/delayed/{first}")
+            await zk.create(f"{PATH}/delayed/{first}", acl=[zkwire.digest_acl("other", "x")])
         with caplog.at_level(logging.WARNING, delayed.__name__):
             assert [await queue.get(within=5), await queue.size(), await queue.size()] == [b"1", 0, 0]
             with pytest.raises(TimeoutError):
@@ -114,6 +126,44 @@ async def test_delayed_items_are_found_when_the_numbers_of_the_others_have_begun
         assert await drain(Queue(other, PATH)) == [b"1", b"2", b"late"]
 
 
+@pytest.mark.parametrize("lacks", [Perms.READ, Perms.WRITE, Perms.DELETE])
+async def test_a_consumer_that_may_not_use_the_delayed_items_takes_the_others(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, lacks: Perms
+) -> None:
+    """It says so once, and tries it again after a pause, also while it waits."""
+    monkeypatch.setattr(delayed, "_BELIEVED_FOR", 0.5)
+    async with clients() as (_, (zk, other)):
+        queue, loop = Queue(other, PATH), asyncio.get_running_loop()
+        known = queue._consumer.view.delayed
+        await asyncio.gather(queue.put_many(numbers(2)), queue.put(b"late", delay=0.001))
+        await zk.set_acl(f"{PATH}/delayed", [zkwire.ACL(Perms.ALL & ~lacks, "world", "anyone")])
+        with caplog.at_level(logging.WARNING, delayed.__name__):
+            assert (await queue.size(), await queue.peek()) == (2, b"0")
+            assert known.next_look is not None
+            assert 0.2 < known.next_look - loop.time() <= 0.5
+            assert await queue.get() == b"0"
+            async with queue.claim() as item:
+                assert item == b"1"
+            waiting = asyncio.create_task(queue.get(within=5))
+            await until_line(zk, f"{PATH}/consumers", 1)
+            await zk.set_acl(f"{PATH}/delayed", zkwire.OPEN_ACL)
+            assert (await waiting, await queue.size()) == (b"late", 0)
+        assert not known.next_look
+        (warning,) = caplog.messages
+        assert f"{PATH}/delayed cannot be used by this client" in warning
+
+
+async def test_a_look_at_the_queue_waits_for_no_quorum() -> None:
+    async with clients(1) as (server, (zk,)):
+        queue = Queue(zk, PATH)
+        await asyncio.gather(queue.put(b"1"), queue.put(b"late", delay=0.001))
+        with server.answering("setData", zkwire.NotReadOnlyError):
+            zk._session.states.now = zkwire.SessionState.READ_ONLY
+            async with asyncio.timeout(5):
+                assert await queue.size() == 1
+            zk._session.states.now = zkwire.SessionState.CONNECTED
+
+
 @pytest.mark.parametrize("delay", [-1, math.nan, math.inf, 1e9 + 1, "1", None, True])
 async def test_a_delay_that_is_none_is_refused_before_anything_is_sent(delay: Any) -> None:
     observer = Counting()
@@ -124,11 +174,3 @@ async def test_a_delay_that_is_none_is_refused_before_anything_is_sent(delay: An
         with pytest.raises(ValueError, match="a maxsize takes no delay"):
             await Queue(zk, PATH, 3).put_many([b"a"], delay=1)
         assert observer.requests == []
-
-
-async def test_a_client_that_may_only_read_sees_the_other_items_beside_delayed_ones() -> None:
-    async with clients() as (_, (zk, other)):
-        await zk.add_auth("digest", b"bob:secret")
-        queue = Queue(zk, PATH, acl=(*zkwire.CREATOR_ALL_ACL, *zkwire.READ_ONLY_ACL))
-        await asyncio.gather(queue.put(b"1"), queue.put(b"late", delay=LONG))
-        assert (await Queue(other, PATH).size(), await Queue(other, PATH).peek()) == (1, b"1")

@@ -159,7 +159,7 @@ async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> No
             return next(each for each in range(4000) if before + each <= aside.next_try <= after + each)
 
         assert [pause(HAS_CHILDREN) for _ in range(3)] == [60, 60, 60]
-        assert [pause(TOO_LARGE) for _ in range(8)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
+        assert [pause(f"{PATH} {TOO_LARGE}") for _ in range(8)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
         assert aside.among([FIRST]) == {FIRST}
         assert pause(TOO_LARGE) == 3600
         assert aside.among([]) == set()  # it is out of the queue
