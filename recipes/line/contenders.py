@@ -66,7 +66,7 @@ class Contender(_Seen):
             Whether it was still there.
 
         Raises:
-            RuntimeError: for a copy, and for a queue's claim.
+            RuntimeError: for a copy, for a queue's claim, and if the node can be read only since it was shown.
             NoAuthError: if this client may not read or delete the node.
 
         The errors of `contenders` are raised, too.
@@ -111,6 +111,8 @@ class Contender(_Seen):
         async def act_if_same() -> None:
             nonlocal was_there
             node = result((await read_synced(client, self.path, GetData(self.path)))[0])
+            if node is not None and not self.token:
+                raise RuntimeError(f"{self.path}: it could not be read when it was shown: look again at `contenders`")
             if node is not None and node.stat.czxid == self.token:
                 was_there = True
                 await act(client, node.stat.version)

@@ -454,7 +454,6 @@ class Lease(Holding):
             return
         error = request.exception()
         ticket = self._ticket
-        version = ticket.version
         if self.is_over or request is not ticket.watch_request:
             return
         ticket.watch_request = None
@@ -472,7 +471,7 @@ class Lease(Holding):
             assert ticket.watches is not None  # the request has set a watch
             ticket.is_watched = True
             ticket.watches.set_callback(self._watch_fired)
-            if ticket.version > version and request.result()[0].data == ASKED:
+            if request.result()[0].data == ASKED:  # also if a write has met it before: that may have been cancelled
                 self._on_asked()
 
     def _watch_fired(self) -> None:

@@ -127,6 +127,12 @@ async def test_strangers_are_left_out_or_count_as_tickets(caplog: pytest.LogCapt
         assert (waiter.path, waiter.data, waiter.owns) == (ticket, b"data", False)
         assert re.search(r"no-ticket.* is not ephemeral", caplog.text)
         assert re.search(r"x-0000000001 .*must not be read", caplog.text)
+        with pytest.raises(zkwire.NoAuthError):
+            await unread.remove()
+        await other.add_auth("digest", b"me:pw")
+        with pytest.raises(RuntimeError, match=f"{unread.path}: .* look again"):
+            await unread.remove()
+        assert await (await Lock(other, P).contenders())[0].remove()
 
 
 # -- removing --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Something that runs in one worker only, of several: whose turn it is, and what ends a turn."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import LockLostError, Term, only_one
+from recipes import Election, LockLostError, Term, only_one
 from tests.support.everywhere import scene
 from tests.support.recipes import line, outcome, until, until_line
 from tests.support.virtual_time import Server, a_client, in_virtual_time
@@ -65,22 +66,30 @@ async def test_while_a_body_runs_no_other_does_and_when_it_ends_another_begins()
         assert await line(zk, P) == []
 
 
-async def test_a_loss_that_its_body_does_not_notice_begins_it_again_and_one_of_another_lock_ends_it() -> None:
+async def _run_terms(election: Election, work: Callable[[Term], Awaitable[None]]) -> None:
+    async for term in election.terms():
+        async with term:
+            await work(term)
+
+
+@pytest.mark.parametrize("run", [Election.run, _run_terms])
+async def test_a_loss_that_its_body_does_not_notice_begins_it_again_and_one_of_another_lock_ends_it(run: Any) -> None:
     async with scene(P) as stage:
         terms: list[Term] = []
 
         async def work(term: Term) -> None:
             terms.append(term)
+            assert len(terms) < 3
             if len(terms) == 2:
-                raise LockLostError("/another", "of another lock")
+                raise ExceptionGroup("", [LockLostError(path, "lost") for path in (term.path, "/another")])
             await stage.other.delete(term.path)
             with suppress(asyncio.CancelledError):  # what follows may run beside the body of another worker
                 await asyncio.Event().wait()
             async with asyncio.TaskGroup() as group:
                 group.create_task(term.set(b""))
 
-        with pytest.raises(LockLostError, match="/another"):
-            await only_one(stage.zk, P).run(work)
+        with pytest.raises(ExceptionGroup):
+            await run(only_one(stage.zk, P), work)
         assert len(terms) == 2
 
 

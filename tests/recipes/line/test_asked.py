@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
-from recipes import Election, Lock, LockLostError, ReadWriteLock, TimedLock
+import zkwire
+from recipes import Election, Lock, LockLostError, ReadWriteLock, TimedLease, TimedLock
 from recipes.line.ticket import ASKED
 from tests.recipes.line.test_foreign_data import Make, every_kind
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import hung, start_waiting
 from tests.support.recipes import outcome, two_clients, until, until_line
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import Client
 from zkwire.testing import RealServer
 
@@ -91,6 +93,22 @@ async def test_what_a_holder_has_written_is_written_again_and_its_next_write_is_
         await timed.extend(45.5)
         await until_data(stage.other, timed.path, b"zkwire limit 45.")
         await timed.release()
+
+
+@pytest.mark.parametrize("is_timed", [True, False])
+@in_virtual_time
+async def test_a_write_that_is_cancelled_after_it_has_met_a_request_leaves_no_request(is_timed: bool) -> None:
+    async with a_client() as (server, zk):
+        lease = await (TimedLock(zk, "/t", 60.5) if is_timed else Election(zk, "/t")).acquire()
+        await asyncio.sleep(0.01)
+        await zk.set(lease.path, ASKED)  # before the lease watches its node
+        writes = iter([None, zkwire.ThrottledError.code])
+        server.strike = lambda _, sent: next(writes, None) if sent.name == "setData" else None
+        writing = asyncio.create_task(lease.extend(45.5) if isinstance(lease, TimedLease) else lease.set(b"host-2"))
+        await asyncio.sleep(0.01)
+        writing.cancel()
+        await until_data(zk, lease.path, b"zkwire limit 45." if is_timed else b"host-2")
+        await lease.release()
 
 
 async def test_a_hung_holder_that_is_asked_is_taken_over_when_its_promise_is_broken() -> None:
