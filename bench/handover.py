@@ -110,10 +110,10 @@ def _server(options: argparse.Namespace) -> str:
 
 
 def _rows(part: str, tallies: dict[str, Tally]) -> list[str]:
-    lines = [f"  {part:<25}count      mean    median       p90       p99  turns/s   overlaps"]
+    lines = [f"  {part:<25}count      mean    median       p90       p99    release  turns/s   overlaps"]
     for name, one in tallies.items():
         figures = Figures.of(one.pooled())
-        times = figures.mean, figures.median, figures.p90, figures.p99
+        times = figures.mean, figures.median, figures.p90, figures.p99, Figures.of(one.releases).median
         cells = "".join(f"{value:7.0f} µs" for value in times) + f"{median(one.rates):9.0f}"
         wrong = f"  tokens out of order: {one.misordered}" if one.misordered else ""
         lines.append(f"  {name:<22}{figures.count:8}{cells}{one.overlaps:11}{wrong}")

@@ -40,13 +40,15 @@ from zkwire.session.hosts import parse
 class Program:
     """A benchmark: its file (or folder), its arguments, and those of a quick run, which come after them.
 
-    `has_servers`, whether it starts servers of its own, whatever the command line says.
+    `has_servers`, whether it starts servers of its own, whatever the command line says; `fetches`, whether it fetches
+    other clients, into a folder that those programs share.
     """
 
     file: str
     arguments: tuple[str, ...] = ()
     quick: tuple[str, ...] = ()
     has_servers: bool = False
+    fetches: bool = False
 
 
 _FEW_RACES: Final = ("--rounds", "1", "--handovers", "40")
@@ -67,8 +69,8 @@ PROGRAMS: Final[dict[str, Program]] = {
     "rest": Program(
         "rest.py", ("--without-kazoo",), ("--clients", "6", "--timeout", "2", "--seconds", "2"), has_servers=True
     ),
-    "peers": Program("peers", ("--rounds", "5"), (*_FEW_RACES, "--workers", "2,8")),
-    "peer-queues": Program("peers/queues.py", (), ("--rounds", "1")),
+    "peers": Program("peers", ("--rounds", "5"), (*_FEW_RACES, "--workers", "8"), fetches=True),
+    "peer-queues": Program("peers/queues.py", (), ("--rounds", "1"), fetches=True),
     # By itself and last, because it takes minutes.
     "10,000-waiters": Program(
         "crowds.py", ("--only", "waiters", "--waiters", "10000", "--rounds", "1"), ("--waiters", "400")
@@ -79,8 +81,10 @@ PROGRAMS: Final[dict[str, Program]] = {
 def command(program: Program, hosts: str, figures: Path, *, quick: bool) -> list[str]:
     """Return the command line of a benchmark that writes its figures into a file."""
     arguments = [*program.arguments, *(program.quick if quick else ())]
-    where = () if program.has_servers else ("--hosts", hosts)
-    return [sys.executable, f"bench/{program.file}", *arguments, *where, "--json", str(figures)]
+    where = [*(() if program.has_servers else ("--hosts", hosts)), "--json", str(figures)]
+    if program.fetches:
+        where += ["--folder", str(figures.parent / "fetched")]
+    return [sys.executable, f"bench/{program.file}", *arguments, *where]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from bench.figures import Figures, median, percentile
-from bench.turns import Turn, hand_overs, misordered, overlaps, rate
+from bench.turns import Turn, hand_overs, misordered, overlaps, releases, turn_rate
 
 OURS: Final = "zkwire"
 FLOOR: Final = "floor"
@@ -20,18 +20,20 @@ FLOOR: Final = "floor"
 class Tally:
     """The results of one contestant with one number of workers, and violations.
 
-    By round: the hand-overs in nanoseconds, and the turns in a second.
+    The hand-overs and the turns in a second are by round, the releases of all; times are in nanoseconds.
     """
 
     rounds: list[list[int]] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
+    releases: list[int] = field(default_factory=list)
     overlaps: int = 0
     misordered: int = 0
 
     def add(self, turns: Sequence[Turn], first: int, count: int) -> None:
         """Add a race, of which `count` turns from number `first` on are measured."""
         self.rounds.append(hand_overs(turns, first, count))
-        self.rates.append(rate(turns, first, count))
+        self.rates.append(turn_rate(turns, first, count))
+        self.releases += releases(turns, first, count)
         # Exclusion must hold during the warm-up too.
         self.overlaps += overlaps(turns)
         self.misordered += misordered(turns)
@@ -108,6 +110,7 @@ def _plain_part(tallies: Mapping[str, Tally]) -> dict[str, object]:
                 **_plain(Figures.of(tally.pooled())),
                 "overlaps": tally.overlaps,
                 "misordered": tally.misordered,
+                "release": _numbers([Figures.of(tally.releases).median])[0],
                 "turns_per_second": _numbers([median(tally.rates)])[0],
                 "round_medians": _numbers(tally.medians()),
                 "percentiles": _numbers(tally.percentiles()),
@@ -140,13 +143,14 @@ def heading(workers: int, taken: float | None) -> str:
 def peers_table(part: str, tallies: Mapping[str, Tally]) -> list[str]:
     """Return the lines of the table that compares ours with other clients, `part` being the races' part that it shows.
 
-    Times are in microseconds, of all hand-overs; turns in a second are the median of the rounds'.  ``x floor`` is a
+    Times are in microseconds: of all hand-overs, and the median of a release.  Turns in a second are the median of the
+    rounds'.  ``x floor`` is a
     contestant's median, and its p90, divided by the floor's.  ``zkwire / it`` is our median divided by the
     contestant's, of all hand-overs, after it the median of the rounds' ratios, and last our mean divided by its.
     """
     lines = [
         f"  {part}",
-        f"  {'':<9}   count    mean  median     p90     p99  turns/s  overlaps  "
+        f"  {'':<9}   count    mean  median     p90     p99  release  turns/s  overlaps  "
         "x floor: median   p90   zkwire / it: median  by round   mean",
     ]
     figures = {name: Figures.of(tally.pooled()) for name, tally in tallies.items()}
@@ -154,7 +158,8 @@ def peers_table(part: str, tallies: Mapping[str, Tally]) -> list[str]:
     ours, floor, by_round = figures.get(OURS, none), figures.get(FLOOR, none), ratios(tallies)
     for name, its in figures.items():
         cells = f"{its.count:8}" + "".join(f"{time:8.0f}" for time in (its.mean, its.median, its.p90, its.p99))
-        cells += f"{median(tallies[name].rates):9.0f}{tallies[name].overlaps:10}"
+        release, rate = Figures.of(tallies[name].releases).median, median(tallies[name].rates)
+        cells += f"{release:9.0f}{rate:9.0f}{tallies[name].overlaps:10}"
         cells += f"{its.median / floor.median:17.2f}{its.p90 / floor.p90:6.2f}"
         if name in by_round:
             ratio = by_round[name]

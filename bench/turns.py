@@ -54,7 +54,7 @@ def hand_overs(turns: Sequence[Turn], first: int, count: int) -> list[int]:
     return [new.acquired - old.release_called for old, new in pairs if new.acquire_called < old.release_called]
 
 
-def rate(turns: Sequence[Turn], first: int, count: int) -> float:
+def turn_rate(turns: Sequence[Turn], first: int, count: int) -> float:
     """Return how many turns there were in a second, of ``count`` turns from number ``first`` on.
 
     The time ends when the last of them was acquired.  It begins when the turn before the first was, or with the first
@@ -64,6 +64,12 @@ def rate(turns: Sequence[Turn], first: int, count: int) -> float:
     window = ordered[first : first + count]
     begin = ordered[first - 1].acquired if first else min(turn.acquire_called for turn in turns)
     return len(window) * 1e9 / (window[-1].acquired - begin)
+
+
+def releases(turns: Sequence[Turn], first: int, count: int) -> list[int]:
+    """Return the nanoseconds that each release took, for ``count`` turns from number ``first`` on."""
+    ordered = sorted(turns, key=lambda turn: turn.token)
+    return [turn.released - turn.release_called for turn in ordered[first : first + count]]
 
 
 def overlaps(turns: Iterable[Turn]) -> int:

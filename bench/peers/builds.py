@@ -36,6 +36,7 @@ def run(command: Command, what: str, *, folder: Path | None = None) -> str:
             text=True,
             timeout=TIME_LIMIT,
             cwd=folder,
+            env={"HOME": str(Path.home()), **os.environ},  # go keeps what it fetches there
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MissingError(f"{what}: {error}") from error
