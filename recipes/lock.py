@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from recipes.common.checks import checked_within, current_task
+from recipes.common.checks import check_number, checked_within, current_task
 from recipes.line.lease import Lease
 from recipes.line.line import Line
 from recipes.line.locking import LineLock
@@ -144,6 +144,57 @@ class Lock(LineLock[Lease]):
         super().__init__(zk, Line(zk, validate_path(path), data=data, acl=acl))
         self._local_queue = LocalQueue(zk, local_passes, Ticket.give_up)
 
+    async def adopt(self, lease_path: str, token: int) -> Lease:
+        """Take up again a lease of a former process whose session this client has resumed; its token is the same.
+
+        ::
+
+            kept = zk.session_id, zk.session_password, zk.least_timeout, lease.path, lease.token    # keep it secret
+            await zk.close(keep_session=True)                           # or the process dies
+            zk = await zkwire.connect(hosts, session_id=kept[0], session_password=kept[1], least_timeout=kept[2])
+            lease = await Lock(zk, path).adopt(kept[3], kept[4])        # in the next process
+
+        No other client has held the lock in between.  The former process must have ended or closed its client: it
+        would go on as a second holder.
+
+        Args:
+            lease_path: `path` of the lease, of a Lock or ReentrantLock at this path.
+            token: `token` of the lease.
+
+        Returns:
+            The lease, which is lost and released like any other.
+
+        Raises:
+            LockLostError: if the lease was released or lost meanwhile: acquire the lock again.
+            RuntimeError: if its session is not this client's; if it is, or was, held in this process; or if it is no
+                lease, but the ticket of a client that waits.
+            ValueError: if `lease_path` cannot be a lease of this lock; or if the session was resumed without its
+                `least_timeout`.
+            TypeError: if an argument is of the wrong kind.
+            ServerError: if a server refuses a request for good.
+
+        SessionError is raised as by `acquire`.
+
+        Cancellation:
+            The ticket stays as it is, as for each error but the first; `adopt` may be called again.
+
+        Order:
+            The lease keeps its place in the line.  It is not passed on to the tasks that wait on this object: they
+            have tickets after it, or take one.
+
+        Requests:
+            sync, getData and getChildren in one write; before them those of Client.certify, which take about three
+            ticks of the server just after the session was resumed.
+        """
+        if not isinstance(lease_path, str):
+            raise TypeError(f"lease_path is a str, not {lease_path!r}")
+        check_number("token is the number of a lease, from 1", token, 1)
+        if not self._line.is_own(lease_path):
+            raise ValueError(f"lease_path is the path of a lease of the lock {self.path}, not {lease_path!r}")
+        lease = Lease(self._zk, await self._line.adopt(lease_path, token))
+        self._latest = lease
+        return lease
+
     def _lease(self, ticket: Ticket) -> Lease:
         return Lease(self._zk, ticket, self._local_queue)
 
@@ -194,6 +245,10 @@ class ReentrantLock(Lock):
     async def try_acquire(self) -> Lease | None:
         """Return the lease if the lock is free, as Lock.try_acquire; the owner gets its own lease again."""
         return self._again() or self._first(await super().try_acquire())
+
+    async def adopt(self, lease_path: str, token: int) -> Lease:
+        """Take up a lease again, as Lock.adopt; the owner is the task in which this runs, and has acquired it once."""
+        return self._first(await super().adopt(lease_path, token))
 
     def _again(self) -> Lease | None:
         lease = self._held

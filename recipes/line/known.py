@@ -7,6 +7,7 @@ What is forgotten costs some requests more.
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -28,7 +29,6 @@ _MOST_PARENTS: Final = 10_000  # when so many are remembered, all are forgotten
 # Seconds for which a container that this client has created, and uses, is taken for existing.  Servers look for empty
 # containers once a minute, by default, and delete them.
 _CONTAINER: Final = 30.0
-_FOR_EVER: Final = float("inf")
 # Tickets of one client that list one line at a time, each in the write of its other requests.  Very many tasks may
 # enter a line at once, and very many readers may hear at once that a writer has left.  With a list for each of 10,000
 # tickets, of 10,000 names, the server and the event loop would be busy for longer than the session lives.  So the
@@ -45,6 +45,8 @@ class KnownLine:
         lists: How many of its tickets list the line at present: a ticket adds 1 while it does.
         makers: The same, of those that create the line's node.
         blocked_by: What made the last try of this client fail, and whether each was read; empty if it has succeeded.
+        adopted: The greatest token of the tickets that it has taken over from a former process.
+        created: The least token of those that it has created.
     """
 
     def __init__(self, path: str) -> None:
@@ -55,6 +57,8 @@ class KnownLine:
         self._warnings = WarnOnce(_log, f"the line {path}")
         self._foreign: dict[str, None] = {}
         self.blocked_by: dict[str, bool] = {}
+        self.adopted = 0
+        self.created = inf
 
     # -- its children -----------------------------------------------------------------------------------------------
 
@@ -253,8 +257,8 @@ class KnownParents:
         if known is None or known <= now:
             if len(until) >= _MOST_PARENTS:
                 until.clear()
-            until.update(dict.fromkeys(ancestors(path)[:-1], _FOR_EVER))
-            known = 0.0 if is_ours else _FOR_EVER
+            until.update(dict.fromkeys(ancestors(path)[:-1], inf))
+            known = 0.0 if is_ours else inf
         until[path] = max(known, now + _CONTAINER)
 
     def was_missing(self, path: str) -> None:

@@ -10,21 +10,32 @@ docs/waiting-line.md has the whole argument.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Container, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import zkwire
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import any_transient, pause_if_transient, raise_unless_renewed
+from recipes.common.retrying import (
+    any_transient,
+    pause_if_transient,
+    raise_unless_renewed,
+    read_synced,
+    result,
+)
 from recipes.common.shared_nodes import make_container
 from recipes.common.this_process import or_described
-from recipes.line.contenders import diagnose_before
+from recipes.line.contenders import describe_session, diagnose_before
 from recipes.line.known import KnownLine, known_of, line_of
+from recipes.line.lease import WRITTEN_OVER, LockLostError
 from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode
 from recipes.line.ticket_data import HashChain
 from recipes.line.waiting import EvictedError, Rules, WaitingTicket, certify, ranked
 from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetData, Node, join_path
+
+_GONE: Final = "it was released, or its session is over, or another client has deleted it"
 
 
 class Line:
@@ -173,6 +184,54 @@ class Line:
             return False
         return True
 
+    # -- a former process's ticket -----------------------------------------------------------------------------------
+
+    def is_own(self, path: str) -> bool:
+        """Return whether a ticket of a line like this one, of whichever client, may be at `path`."""
+        name = path.rpartition("/")[2]
+        is_ticket = re.fullmatch(f"_c_[0-9a-f-]{{36}}-{self._prefix}(-?[0-9]{{10}}|-[0-9]{{9}})", name)
+        return is_ticket is not None and path == join_path(self.path, name)
+
+    async def adopt(self, path: str, token: int) -> Ticket:
+        """Return the ticket that a former process has created at `path` in this session, if it owns; see Lock.adopt."""
+        zk, name = self._zk, path.rpartition("/")[2]
+        rules = replace(self._rules, looks_first=True)
+        self._check_orphaned(path, token)
+        try:
+            while True:
+                # Before the read: in a session that was resumed it commits a write, and a delete that the former
+                # process has sent is carried out before that, or never.
+                await certify(zk)
+                answers = await read_synced(zk, self.path, GetData(path), GetChildren(self.path))
+                node = result(answers[0])
+                if node is None or node.stat.czxid != token:
+                    raise LockLostError(path, _GONE)
+                if node.stat.ephemeral_owner != zk.session_id:
+                    owner, ours = describe_session(node.stat.ephemeral_owner), describe_session(zk.session_id)
+                    raise RuntimeError(f"the lease {path} belongs to the session {owner}, and this client has {ours}")
+                position = rules.position(name)
+                position.listed(ranked(answers[1]))
+                await rules.leave_out(zk, position)
+                if zk.is_certain(node.stat.ephemeral_owner) and not position.is_gone:
+                    break  # otherwise it may be gone by now
+        except zkwire.SessionExpiredError:
+            raise_unless_renewed(zk)
+            raise LockLostError(path, _GONE) from None
+        if not position.owns:
+            raise RuntimeError(f"the ticket {path} is no lease: it waits, and {position.before[0]} comes before it")
+        self._check_orphaned(path, token)  # another task may have taken it over meanwhile
+        ticket = Ticket(TicketNode(path, name, token, zk.session_id), zk.guaranteed_delete(path))
+        if not ticket.is_own_data(node):
+            ticket.give_up()  # the former process has lost it by that, and others must not wait for it
+            raise LockLostError(path, WRITTEN_OVER)
+        self._known.adopted = token
+        return ticket
+
+    def _check_orphaned(self, path: str, token: int) -> None:
+        """Raise RuntimeError if this client has created the ticket itself, or has taken it over already."""
+        if not self._known.adopted < token < self._known.created:
+            raise RuntimeError(f"the lease {path} is, or was, held in this process: a lease is adopted once")
+
     # -- entering ---------------------------------------------------------------------------------------------------
 
     async def _enter(self) -> WaitingTicket:
@@ -247,6 +306,8 @@ class Line:
                 path, stat = created
                 is_new = count > 0 and not isinstance(answers[count - 1], BaseException)
                 self._parents.entered(self.path, loop.time(), is_ours=is_new)
+                if stat.czxid < known.created:
+                    known.created = stat.czxid
                 node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, chain)
                 return node, answers[count + 1 :], is_new
             if isinstance(created, zkwire.NoNodeError):

@@ -89,6 +89,9 @@ class Scenario(ABC):
     def equip(self, player: "Player") -> object:
         """Return what `player` needs for its steps, for example a Lock; called in its event loop."""
 
+    async def resume(self, player: "Player") -> None:  # noqa: B027
+        """Do what a new process does first that has resumed the session of the one before."""
+
     async def do(self, player: "Player", step: Step) -> None:
         """Do a step, and cancel it after `step.turns`; an exception is a failure."""
         act = self.act(player, step)

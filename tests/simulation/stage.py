@@ -8,6 +8,7 @@ import random
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -32,7 +33,8 @@ class Player:
     """One actor on its machine, while it plays.
 
     `rng` is where it takes its randomness from.  `zk` is its client, and `tool` what the scenario has equipped it with;
-    both are set before its first step.  When its process dies, another one goes on with the next steps.
+    both are set before its first step.  When its process dies, another one goes on with the next steps.  `held` is the
+    path and the token of what it has acquired last, in whichever process.
     """
 
     def __init__(self, stage: "Stage", actor: Actor) -> None:
@@ -40,6 +42,7 @@ class Player:
         self.actor = actor
         self.zk: zkwire.Client
         self.tool: object = None
+        self.held: tuple[str, int] | None = None
         self.has_played = False
         self._steps = [iter(steps) for steps in actor.tasks]
         machine = Machine(stage.world, actor.name, rate=actor.rate, offset=actor.offset)
@@ -83,6 +86,12 @@ class Player:
 
         return again
 
+    def restart(self, machine: Machine) -> None:
+        """Let the process on `machine` die, as soon as it can, and another one resume its session."""
+        if self.machine is machine and not machine.is_dead:
+            again = self.crash(resumes=1.0, with_host=False)
+            (again or partial(self.stage.world.after, _MOMENT, self.restart, machine))()
+
     @property
     def is_over(self) -> bool:
         """Whether the player has closed its client."""
@@ -103,6 +112,7 @@ class Player:
                 self.zk = await stack.enter_async_context(self._connecting({}))
             stage.clients[actor.name] = self.zk
             if resumed:
+                await stage.scenario.resume(self)
                 await self._clear()
             self.tool = stage.scenario.equip(self)
             tasks = [self.machine.create_task(self._do_all(steps)) for steps in self._steps]

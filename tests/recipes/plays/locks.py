@@ -313,6 +313,30 @@ async def lead_and_be_asked(stage: Scene) -> None:
         await term.release()
 
 
+# -- a former process's ticket ----------------------------------------------------------------------------------------
+
+
+async def leave_a_ticket(stage: Scene) -> None:
+    name = f"{stage.path}/_c_{stage.zk.unique_id()}-lock-"
+    path, stat = await stage.zk.create_and_stat(name, ephemeral=True, sequential=True, make_parents=True)
+    stage.kept.update(left=(path, stat.czxid), lease=None)
+
+
+async def adopt_it(stage: Scene) -> None:
+    stage.kept["lease"] = await Lock(stage.zk, stage.path).adopt(*stage.kept["left"])
+    stage.kept["lease"].check()
+    await stage.kept["lease"].release()
+
+
+async def adopt_it_still(stage: Scene) -> None:
+    with suppress(LockLostError):  # its session has expired
+        if stage.kept["lease"] is None:
+            await adopt_it(stage)
+    if stage.kept["lease"] is not None:
+        await stage.kept["lease"].release()
+    await hold_a_lock(stage)
+
+
 # -- foreign nodes ----------------------------------------------------------------------------------------------------
 
 FOREIGN: Final = "_c_x-lock-0000000000"
@@ -625,6 +649,7 @@ ENTRIES: Final = [
         afterwards=delete_the_unreadable_node,
         most=60,
     ),
+    Entry("lock, adopted", adopt_it, EVERY, leave_a_ticket, adopt_it_still, steps=4, lost=LOST),
     Entry("lock, its holder removed", remove_the_holder, EVERY, look_at_a_holder, see_it_removed, steps=3),
     Entry("lock, its holder asked", ask_the_holder, EVERY, look_at_a_holder, see_it_asked, steps=3),
     Entry("leadership, asked to give way", lead_and_be_asked, _BUT_CANCEL, None, _LEAD, steps=5, lost=LOST),

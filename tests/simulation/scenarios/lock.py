@@ -202,11 +202,13 @@ async def _ask_the_leader(player: Player, pause: float) -> None:
 class LockScenario(HeldScenario):
     """Several players, each with one or two tasks, at one path.
 
-    The steps for "again" are those of a ReentrantLock, which is acquired again within the body.  Checked is, besides:
-    what was written while leases stood is in the order of their tokens.
+    The steps for "again" are those of a ReentrantLock, which is acquired again within the body.  "restart" closes the
+    client in the body, and keeps its session: the next process takes the lease up, as after each crash.  Checked is,
+    besides: what was written while leases stood is in the order of their tokens.
     """
 
     name = "lock"
+    kinds = {**HeldScenario.kinds, "restart": 1}
     lines: ClassVar[Sequence[str]] = (_PATH,)
     whats: ClassVar[Sequence[str]] = ("", "", "", "again")
     roles = held("hold", poll="poll")
@@ -222,10 +224,37 @@ class LockScenario(HeldScenario):
     async def body(self, player: Player, lease: Any, what: str, seconds: float) -> None:
         with self.watched(player, lease, what):
             again = self.locking(player, what) if what == "again" else contextlib.nullcontext(lease)
+            player.held = lease.path, lease.token
             async with again as same:
                 if same is not lease:
                     self.stage.fail(f"{player.actor.name} has acquired its own lock again, and got another lease")
                 await asyncio.sleep(seconds)
+
+    async def do_restart(self, player: Player, step: Step) -> None:
+        if len(player.actor.tasks) > 1:
+            return  # the others would find the client closed
+        with suppress(LockLostError):
+            async with self.locking(player, step.what) as lease:
+                player.held = lease.path, lease.token
+                with self.watched(player, lease, step.what):
+                    await asyncio.sleep(step.amount)
+                    await player.zk.close(keep_session=True)
+        if player.zk.on_closed.error is not None:
+            self.stage.world.after(0.0, player.restart, player.machine)
+            await asyncio.Event().wait()
+
+    async def resume(self, player: Player) -> None:
+        """Hold again what was held last, if it was not lost or released."""
+        if player.held is None:
+            return
+        try:
+            lease = await Lock(player.zk, _PATH).adopt(*player.held)
+        except LockLostError:
+            return
+        self.stage.seen.add("a lease is adopted")
+        with self.watched(player, lease, ""):
+            await asyncio.wait([asyncio.ensure_future(lease.lost())], timeout=player.rng.choice((0.0, 0.5, 3.0)))
+        await lease.release()
 
     def left(self) -> list[str]:
         return self.stage.ensemble.nodes_below(_PATH)
@@ -241,6 +270,7 @@ class CrowdScenario(LockScenario):
     """Few players, each with several tickets in the line, of locks of their own: they share what a connection shows."""
 
     name = "crowd"
+    kinds = HeldScenario.kinds
     players = (1, 3)
     lists = (3, 4, 5, 6)
     whats = ()
