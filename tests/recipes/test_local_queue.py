@@ -122,12 +122,13 @@ async def play(passes: int, steps: list[tuple[str, int]]) -> None:
 # -- locks ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("passes", [1, 2, 5])
+@pytest.mark.parametrize("passes", [0, 1, 2, 5])
 async def test_a_ticket_is_passed_on_as_often_as_local_passes_allows(
     zookeeper: RealServer, path: str, passes: int
 ) -> None:
     async with proxied(zookeeper) as (proxy, zk2, zk):
-        lock, other = Lock(zk, path, local_passes=passes), Lock(zk2, path)
+        options: dict[str, Any] = {"local_passes": passes} if passes else {}
+        lock, other = Lock(zk, path, **options), Lock(zk2, path)
         served: list[tuple[str, int]] = []
 
         async def worker(lock: Lock, name: str) -> None:
@@ -141,7 +142,7 @@ async def test_a_ticket_is_passed_on_as_often_as_local_passes_allows(
         await until_line(zk2, path, 2)
         mark = proxy.mark()
         await lease.release()
-        assert proxy.requests(mark).count("delete") == 0
+        assert proxy.requests(mark).count("delete") == (not passes)
         await asyncio.gather(*local, remote)
         first = min(passes, 4)
         assert [name for name, _ in served] == ["local"] * first + ["remote"] + ["local"] * (4 - first)

@@ -15,7 +15,6 @@ from tests.support.recipes import (
     line,
     make_known,
     no_task_stays,
-    proxied,
     two_clients,
     until_line,
     until_watches,
@@ -100,21 +99,6 @@ async def test_every_form_of_use_costs_the_same_requests(zookeeper: RealServer, 
 # -- trying -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Lock, ReentrantLock])
-async def test_without_local_passes_other_processes_have_their_turn_before_the_next_task(kind: type[Lock]) -> None:
-    async with scene() as stage, no_task_stays():
-        shared = kind(stage.zk, "/locks/a")
-        lease = await shared.acquire()
-        ours = asyncio.create_task(shared.acquire())
-        theirs = asyncio.create_task(Lock(stage.other, "/locks/a").acquire())
-        await until_line(stage.other, "/locks/a", 2)
-        await lease.release()
-        done, _ = await asyncio.wait({ours, theirs}, return_when=asyncio.FIRST_COMPLETED)
-        assert done == {theirs}
-        await release(await theirs)
-        await release(await ours)
-
-
 async def test_a_try_that_fails_leaves_the_turn_to_the_other_tasks() -> None:
     async with scene() as stage, no_task_stays():
         shared = Lock(stage.zk, "/locks/a")
@@ -128,27 +112,6 @@ async def test_a_try_that_fails_leaves_the_turn_to_the_other_tasks() -> None:
             ):
                 await getattr(shared, operation)()
             await release(await taken(shared))
-
-
-async def test_trying_sends_nothing_while_a_task_of_this_process_holds_or_waits(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with proxied(zookeeper) as (proxy, zk, zk2):
-        shared = Lock(zk2, path)
-        lease = await shared.acquire()
-        mark = proxy.mark()
-        assert await shared.try_acquire() is None
-        assert proxy.requests(mark) == []
-        await lease.release()
-        other = await Lock(zk, path).acquire()
-        waiter = asyncio.create_task(shared.acquire())
-        await until_line(zk, path, 2)
-        await until_watches(zookeeper, 3)
-        mark = proxy.mark()
-        assert await shared.try_acquire() is None
-        assert proxy.requests(mark) == []
-        await other.release()
-        await (await waiter).release()
 
 
 # -- the end of the session -------------------------------------------------------------------------------------------

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
-import zkwire
 from recipes import LockLostError, ReentrantLock
 from tests.support.everywhere import scene
-from tests.support.recipes import body_raises, line, make_known, proxied, this_task, two_clients, until_line
+from tests.support.recipes import line, make_known, proxied, two_clients, until_line
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)
@@ -54,14 +53,16 @@ async def test_a_release_by_hand_inside_of_nested_bodies_counts() -> None:
                     lease.check()
 
 
-async def test_a_child_task_is_not_the_owner(zookeeper: RealServer, path: str) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        lock = ReentrantLock(zk, path)
+@pytest.mark.usefixtures("unwatched")
+async def test_a_child_task_is_not_the_owner_and_its_try_sends_nothing() -> None:
+    async with scene() as stage:
+        lock = ReentrantLock(stage.zk, "/l")
         async with lock:
-            with pytest.raises(TimeoutError, match=path):
+            with stage.server.delay_replies(0, session=stage.zk.session_id) as sent:
+                assert await asyncio.create_task(lock.try_acquire()) is None
+            assert sent.hits == 0
+            with pytest.raises(TimeoutError, match="/l"):
                 await asyncio.create_task(lock.acquire(within=0.1))
-            assert await asyncio.create_task(lock.try_acquire()) is None
-        await until_line(zk, path, 0)
 
 
 async def test_a_lost_lease_cannot_be_entered_again(zookeeper: RealServer, path: str) -> None:
@@ -80,21 +81,3 @@ async def test_a_lost_lease_cannot_be_entered_again(zookeeper: RealServer, path:
         async with lock.hold(within=10) as again, lock:
             assert again.token > lease.token
         await until_line(other, path, 0)
-
-
-async def test_a_loss_cancels_the_innermost_body_and_is_raised_by_all(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, other):
-        lock = ReentrantLock(zk, path)
-        left: list[str] = []
-        with body_raises(LockLostError):
-            async with lock as lease:
-                try:
-                    async with lock:
-                        await other.delete(lease.path)
-                        await asyncio.Event().wait()
-                except LockLostError:
-                    left.append("inner")
-        assert left == ["inner"]  # the outer one raised, although its body came to its end
-        assert this_task().cancelling() == 0
-        async with lock.hold(within=5):
-            pass
