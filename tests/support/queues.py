@@ -56,6 +56,11 @@ async def drain(queue: Queue) -> list[bytes]:
     return found
 
 
+async def is_empty(zk: Client, path: str) -> bool:
+    """Whether the node at `path` has no children."""
+    return not await zk.get_children(path)
+
+
 async def three_are_there(stage: Scene) -> None:
     await Queue(stage.other, stage.path).put_many(numbers(3))
 

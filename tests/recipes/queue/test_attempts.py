@@ -10,7 +10,7 @@ import zkwire
 from recipes import FailedItem, LockLostError, Queue
 from recipes.queue.attempts import take_back
 from tests.support.client import Server as AnyServer
-from tests.support.queues import PATH, Counting, clients, drain, numbers, settled
+from tests.support.queues import PATH, Counting, clients, drain, is_empty, numbers, settled
 from tests.support.recipes import body_raises, outcome, until
 from zkwire import Client, Perms
 
@@ -56,7 +56,10 @@ async def test_an_item_that_has_failed_for_the_last_time_moves(each_server: AnyS
         assert set((await children(zk, path)).values()) == {0}
 
 
-async def test_a_consumer_that_dies_in_its_body_has_used_an_attempt(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("has_failed", [True, False])  # the node: it may be deleted by hand
+async def test_a_consumer_that_dies_in_its_body_has_used_an_attempt(
+    caplog: pytest.LogCaptureFixture, has_failed: bool
+) -> None:
     """A consumer that crashes in the body counts as an attempt: the claim itself has counted it."""
     async with clients() as (server, (zk, other)):
         dying, queue = Queue(zk, PATH, max_attempts=2), Queue(other, PATH, max_attempts=2)
@@ -67,6 +70,8 @@ async def test_a_consumer_that_dies_in_its_body_has_used_an_attempt(caplog: pyte
                     assert (item, item.attempt) == (b"bad", attempt)
                     server.expire(zk.session_id)
                     await asyncio.Event().wait()
+        if not has_failed:
+            await other.delete(f"{PATH}/failed")
         with caplog.at_level(logging.WARNING, "recipes.queue.attempts"):
             async with queue.claim(within=5) as item:
                 assert (item, item.attempt) == (b"good", 1)
@@ -137,21 +142,6 @@ async def test_nodes_that_were_deleted_by_hand_keep_no_item() -> None:
                     await zk.delete_tree(f"{PATH}/{child}")
                     raise KeyError
         assert sum((await children(zk, PATH)).values()) == len(await queue.failed()) == 1 + (child == "attempts")
-
-
-async def test_an_abandoned_item_moves_though_failed_was_deleted_by_hand() -> None:
-    async with clients() as (server, (zk, other)):
-        dying, queue = Queue(zk, PATH, max_attempts=1), Queue(other, PATH, max_attempts=1)
-        await queue.put(b"bad")
-        with body_raises(LockLostError):
-            async with dying.claim(within=5):
-                server.expire(zk.session_id)
-                await other.delete(f"{PATH}/failed")
-                await asyncio.Event().wait()
-        async with asyncio.timeout(5):
-            with pytest.raises(TimeoutError):
-                await queue.claim(within=0).__aenter__()
-            assert [item.data for item in await queue.failed()] == [b"bad"]
 
 
 @pytest.mark.parametrize("data", [b"", b"many", b"-1", b"9" * 5000])
@@ -231,23 +221,6 @@ async def test_the_number_of_a_former_item_of_the_same_name_does_not_count() -> 
             assert [await fail(queue), await fail(queue)] == [1, 2]
             await zk.delete_tree(f"{PATH}/entries")
         assert len(await zk.get_children(f"{PATH}/attempts")) == 1
-
-
-async def test_a_claim_that_its_consumer_cannot_read_takes_its_attempt_back() -> None:
-    async with clients(1) as (_, (zk,)):
-        await Queue(zk, PATH, max_attempts=3)._nodes.make()
-        await Queue(zk, PATH).put(b"a")
-        acl = [zkwire.ACL(Perms.WRITE | Perms.ADMIN, "world", "anyone")]
-        with pytest.raises(zkwire.NoAuthError):
-            await Queue(zk, PATH, max_attempts=3, acl=acl).claim(within=0).__aenter__()
-        await until(lambda: is_empty(zk, f"{PATH}/taken"))
-        (name,) = await zk.get_children(f"{PATH}/attempts")
-        await zk.set_acl(f"{PATH}/attempts/{name}", zkwire.OPEN_ACL)
-        assert await fail(Queue(zk, PATH, max_attempts=3)) == 1
-
-
-async def is_empty(zk: Client, path: str) -> bool:
-    return not await zk.get_children(path)
 
 
 async def test_strangers_nodes_hide_no_failed_item() -> None:

@@ -10,7 +10,18 @@ import zkwire
 from recipes import Queue
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
-from tests.support.queues import PATH, STAYS, Counting, clients, contents, drain, numbers, settled, three_are_there
+from tests.support.queues import (
+    PATH,
+    STAYS,
+    Counting,
+    clients,
+    contents,
+    drain,
+    is_empty,
+    numbers,
+    settled,
+    three_are_there,
+)
 from tests.support.recipes import no_task_stays, outcome, until
 from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
 from zkwire import Client
@@ -300,13 +311,17 @@ async def test_an_item_whose_take_is_refused_stays_the_first(take: Callable[[Que
 async def test_a_consumer_that_may_not_read_its_own_claim_leaves_the_item_to_others(is_answered: bool) -> None:
     acl = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
     async with clients() as (server, (zk, other)):
+        await Queue(other, PATH, max_attempts=1)._nodes.make()
         await Queue(other, PATH).put(b"0")
         if not is_answered:
             server.drop_after("multi", session=zk.session_id)
         with pytest.raises(zkwire.NoAuthError):
-            await claim(Queue(zk, PATH, acl=acl))
-        await settled(other, PATH)
-        assert await Queue(other, PATH).get(within=0) == b"0"
+            await claim(Queue(zk, PATH, max_attempts=1, acl=acl))
+        await until(lambda: is_empty(other, f"{PATH}/taken"))
+        (name,) = await other.get_children(f"{PATH}/attempts")
+        await other.set_acl(f"{PATH}/attempts/{name}", zkwire.OPEN_ACL)
+        async with Queue(other, PATH, max_attempts=1).claim(within=5) as item:
+            assert (item, item.attempt) == (b"0", 1)
 
 
 # -- peeking ----------------------------------------------------------------------------------------------------------

@@ -218,6 +218,10 @@ async def test_a_put_that_does_not_wait_looks_at_a_few_nodes_in_the_line() -> No
             await queue.put(b"0", within=0)
         await other.delete(f"{PATH}/producers/x-{16:010d}")
         await queue.put(b"0", within=0)
+        await other.delete(f"{PATH}/producers/x-{15:010d}")
+        await other.create(f"{PATH}/producers/x-{15:010d}", ephemeral=True)  # one that waits
+        with pytest.raises(TimeoutError):
+            await Queue(zk, PATH, 4).put(b"1", within=0)
 
 
 async def test_a_put_whose_answer_comes_after_the_time_limit_has_put_its_item() -> None:

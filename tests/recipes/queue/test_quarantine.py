@@ -306,18 +306,6 @@ async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_al
         assert warnings(caplog, PATH) == []
 
 
-async def test_a_put_that_must_not_wait_ignores_nodes_that_are_no_waiting_producers() -> None:
-    async with clients() as (_, (zk, stranger)):
-        await stranger.create(f"{PATH}/producers/note", make_parents=True)
-        await Queue(zk, PATH, 3).put(b"0", within=0)
-        await stranger.create(f"{PATH}/producers/put-0000000001")
-        await Queue(zk, PATH, 3).put(b"1", within=0)
-        await stranger.create(f"{PATH}/producers/put-0000000002", ephemeral=True)
-        with pytest.raises(TimeoutError):
-            await Queue(zk, PATH, 3).put(b"2", within=0)
-        assert await Queue(zk, PATH).size() == 2
-
-
 @pytest.mark.parametrize("take", [take_by_get, take_by_claim])
 async def test_a_consumer_that_may_not_take_any_item_gets_the_refusal(take: Take) -> None:
     """It is not the item's fault, so the consumer does not go round it."""
