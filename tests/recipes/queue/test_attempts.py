@@ -192,13 +192,13 @@ async def test_other_consumers_share_the_items_and_a_get_forgets_the_attempts() 
     ("perms", "child", "why"), [(0, "", "not be read"), (Perms.READ, "", "not be written"), (31, "/x", "has children")]
 )
 async def test_an_item_that_cannot_be_counted_is_not_claimed_and_hides_no_other(
-    caplog: pytest.LogCaptureFixture, perms: int, child: str, why: str
+    each_server: AnyServer, path: str, caplog: pytest.LogCaptureFixture, perms: int, child: str, why: str
 ) -> None:
-    async with clients(1) as (_, (zk,)):
-        queue = Queue(zk, PATH, max_attempts=9)
+    async with zkwire.connect(each_server.hosts) as zk:
+        queue = Queue(zk, path, max_attempts=9)
         await queue.put_many(numbers(2))
         acl = [zkwire.ACL(perms, "world", "anyone"), zkwire.digest_acl("other", "x")]
-        number = f"{PATH}/attempts/{min(await zk.get_children(f'{PATH}/entries'))}"
+        number = f"{path}/attempts/{min(await zk.get_children(f'{path}/entries'))}"
         await zk.create(number, make_parents=True, acl=acl)
         if child:
             await zk.create(number + child)
