@@ -7,7 +7,7 @@ import pytest
 from tests.differential.trial import Trial, real_side
 from zkwire.testing import ZooKeeperMissingError
 
-OPERATIONS = 5_000
+OPERATIONS = 3_000
 SCRIPTS = 100
 
 

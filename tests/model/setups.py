@@ -9,7 +9,6 @@ SETUPS: Final = {
     "a lock, across the overflow of the numbers": Setup((LOCK,) * 4, (3,), first=2**31 - 2),
     "a lock, with a reconnect": Setup((LOCK,) * 4, (3,), reconnects=1),
     "a lock, with a ticket behind": Setup((LOCK,) * 3, (1,), reconnects=1),
-    "a lock, with an eviction": Setup((LOCK,) * 4, (3,), evictions=1),
     "a lock, with a reconnect and an eviction": Setup((LOCK,) * 3, (2,), reconnects=1, evictions=1),
     "a lock, with two reconnects and an operator": Setup((LOCK,) * 2, (1,), reconnects=2, evictions=1, touches=1),
     "a lock, with a refusal": Setup((LOCK,) * 2, (1,), reconnects=1, evictions=1, touches=1, refusals=1),
@@ -17,15 +16,13 @@ SETUPS: Final = {
     "a lock, both tickets": Setup((LOCK,) * 2, (0, 1), reconnects=1, evictions=1, aborts=True),
     "a reader before a writer": Setup((WRITE, READ, WRITE), (1,), reconnects=1, downgrades=1),
     "a writer behind readers": Setup((READ, WRITE, READ, WRITE), (3,), reconnects=1),
-    "a semaphore that shrinks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1),
     "a semaphore that shrinks and grows": Setup((LOCK,) * 2, (1,), slots=2, sizes=(1, 2), reconnects=1, evictions=1),
     "a semaphore, behind two permits at once": Setup((TWO, LOCK, LOCK), (2,), slots=3, sizes=(2,), reconnects=1),
     "a semaphore, two permits at once": Setup((LOCK, TWO, TWO), (2,), slots=3, sizes=(2,)),
-    "a lock, two tickets of a client": Setup((LOCK,) * 5, (3, 4), together=True, settled=True),
+    "a lock, two tickets of a client": Setup((LOCK,) * 4, (2, 3), together=True, settled=True),
     "a reader and a writer of a client": Setup(
         (WRITE, WRITE, READ, WRITE), (2, 3), downgrades=1, together=True, settled=True
     ),
-    "two readers of a client": Setup((WRITE, WRITE, READ, READ), (2, 3), together=True),
     # The first reader hears of the first writer, which is not the next before the second reader.
     "two readers of a client, apart, with a reconnect": Setup(
         (WRITE, READ, WRITE, WRITE, READ), (1, 4), reconnects=1, together=True, settled=True, leaves=(3, 0)
@@ -33,6 +30,9 @@ SETUPS: Final = {
 }
 
 MORE: Final = {
+    "two readers of a client": Setup((WRITE, WRITE, READ, READ), (2, 3), together=True),
+    "a semaphore that shrinks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1),
+    "a lock, with an eviction": Setup((LOCK,) * 4, (3,), evictions=1),
     "a lock, all three tickets": Setup((LOCK,) * 3, (0, 1, 2), aborts=True),
     "a writer and two readers": Setup((WRITE, READ, READ), (0, 1, 2), downgrades=1),
     "a semaphore, two tickets of a client": Setup(

@@ -1,16 +1,14 @@
 """The simulated ensemble: what its servers do as real ones do, where a client's promise depends on it."""
 
 from tests.simulation.ensemble.ensemble import Ensemble, Shape
-from tests.simulation.ensemble.habits import Habits
 from tests.simulation.ensemble.history import CREATE_SESSION, HEADER_SIZE, SYNC, ClientConnection, Pending, Transaction
 from tests.simulation.ensemble.leader import SYNC_LIMIT, Leader
 from tests.simulation.ensemble.learner import Learner
-from tests.simulation.ensemble.process import Process
 from tests.simulation.ensemble.server import SimulatedServer
 from tests.simulation.links import Network
 from tests.simulation.loop import World
 from zkwire.wire.records import OPEN_ACL
-from zkwire.wire.requests import Create2Request, CreateContainerRequest, CreateRequest, DeleteRequest, SyncRequest
+from zkwire.wire.requests import Create2Request, CreateRequest, SyncRequest
 
 _ISOLATED_AT = 2.2  # ticks of one second
 _LAST_PING = 2.0
@@ -51,25 +49,6 @@ def test_a_silent_leader_is_given_up_after_sync_limit_and_gives_up_up_to_a_tick_
     assert found[0] is not old
     run_to(world, _LAST_PING + SYNC_LIMIT + 1.1)
     assert old.role is None
-
-
-def test_a_server_that_lags_carries_out_what_is_committed_and_answers_syncs_when_it_has_caught_up() -> None:
-    world, ensemble = started(Shape(tick=1.0))
-    leader, late, other = ensemble.servers
-    late.lag()
-    assert ensemble.delete("/a")
-    run_to(world, 1.1)
-    sync = Pending(ClientConnection(None, world.now), 1, SYNC, b"", waits=True)
-    assert late.role is not None
-    late.role.submit(sync)
-    run_to(world, 1.2)
-    assert "/a" not in leader.replica.tree.nodes
-    assert "/a" not in other.replica.tree.nodes
-    assert "/a" in late.replica.tree.nodes
-    assert sync.waits
-    late.catch_up()
-    assert "/a" not in late.replica.tree.nodes
-    assert not sync.waits
 
 
 def submit(
@@ -144,41 +123,3 @@ def test_the_sessions_of_a_bucket_are_ended_one_by_one_and_a_touch_comes_too_lat
     assert leader.touch(8, 2000)
     run_to(world, polled + 1.9)
     assert leader.tracker.by_id.keys() < {7, 8}  # the touches would be good for longer
-
-
-def test_empty_containers_are_deleted_and_the_numbers_begin_again() -> None:
-    world, ensemble = started(Shape(tick=1.0, containers=0.5))
-    ensemble.act(CreateContainerRequest("/c", b"", OPEN_ACL, 4))
-    ensemble.act(CreateRequest("/c/a-", b"", OPEN_ACL, 2))
-    run_to(world, 2.0)
-    assert ensemble.nodes_below("/c") == ["/c/a-0000000000"]
-    ensemble.act(DeleteRequest("/c/a-0000000000", -1))
-    run_to(world, 3.0)
-    assert all("/c" not in server.replica.tree.nodes for server in ensemble.servers)
-
-
-def test_an_overloaded_server_refuses_together_what_has_waited_for_long() -> None:
-    world, ensemble = started(Shape(tick=1.0, stall=2.0))
-    server, taken = ensemble.servers[0], list[tuple[float, bool]]()
-    server.throttles = 0.5
-    for _ in range(3):
-        server.through_throttler(2.0, lambda: taken.append((world.now, server._is_refused(1))))
-    run_to(world, 4.0)
-    assert len({moment for moment, _ in taken}) == 1
-    assert [refused for _, refused in taken] == [taken[0][0] - 1.0 > 1.0] * 3
-
-
-def test_after_a_stop_timers_and_what_has_come_race_unless_timers_are_first() -> None:
-    orders = set()
-    for seed in range(30):
-        world, order = World(seed), list[str]()
-        process = Process(world, "s1", Habits(haste=0.5))
-        process.pause()
-        for name in ("timer 1", "timer 2"):
-            process.after(0.1, order.append, name)
-        for name in ("answer 1", "answer 2"):
-            process.post(order.append, name)
-        run_to(world, 1.0)
-        process.go_on()
-        orders.add(tuple(order))
-    assert len(orders) == 6  # each thread keeps its order

@@ -28,7 +28,7 @@ from zkwire.testing.settings import check_lines, check_seconds, check_text
 
 START_TIME_LIMIT = 45.0
 STOP_TIME_LIMIT = 10.0
-POLL_INTERVAL = 0.01
+POLL_INTERVAL = 0.03
 PROBE_TIME_LIMIT = 0.25
 TLS_PROBE_TIME_LIMIT = 5.0
 LOG_TAIL_LINES = 30
