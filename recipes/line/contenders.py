@@ -87,8 +87,8 @@ class Contender(_Seen):
         """Ask its client to give way, as Curator's Revoker does: `Lease.asked` returns there; nothing is taken.
 
         The data of the node is replaced by b"__REVOKE__".  What a leader or a TimedLock has written is written again by
-        it; a TimedLock whose process hangs cannot, and clients that come later then do not know its limit.  A client
-        that waits hears of it when it holds the lock.
+        it; a TimedLock whose process hangs cannot, and then clients that have not read its last limit before, such as
+        those that come later, know none.  A client that waits hears of it when it holds the lock.
 
         Returns:
             Whether it was still there.

@@ -365,9 +365,13 @@ class Promises:
             self._ends[name] = version, end
 
     def written_over(self, name: str, version: int) -> None:
-        """Record that `version` of the data of `name` says nothing: what was promised before still holds."""
-        if name in self._ends:
-            self._ends[name] = version, self._ends[name][1]
+        """Record that `version` of the data of `name` says nothing: what the version before has promised still holds.
+
+        A version in between, which was not read, may have promised more time: then nothing is known.
+        """
+        known, end = self._ends.pop(name, (0, 0.0))
+        if known and version <= known + 1:
+            self._ends[name] = version, end
 
     def forget(self, name: str) -> None:
         """Forget what `name` has promised: it promises nothing, or is not waited for any more."""

@@ -208,7 +208,7 @@ class _Name:
     def _ask(self) -> asyncio.Future[list[_Info]]:
         """Return the future of the resolver's answer; ask if no answer is awaited yet, or one is for too long."""
         loop, asked = asyncio.get_running_loop(), self._asked
-        if asked is None or asked.done() or asked.get_loop() is not loop or loop.time() >= self._again_at:
+        if asked is None or asked.done() or loop.time() >= self._again_at:
             self._threads = [each for each in self._threads if each.is_alive()]
             self._again_at = loop.time() + _HUNG_AFTER * 2 ** len(self._threads)
             asked = self._asked = loop.create_future()

@@ -9,7 +9,7 @@ from recipes import Election, Lock, LockLostError, ReadWriteLock, TimedLease, Ti
 from recipes.line.ticket import ASKED
 from tests.recipes.line.test_foreign_data import Make, every_kind
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.locks import hung, start_waiting
+from tests.support.locks import hung, limit, start_waiting, watch_count
 from tests.support.recipes import outcome, two_clients, until, until_line
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import Client
@@ -111,12 +111,24 @@ async def test_a_write_that_is_cancelled_after_it_has_met_a_request_leaves_no_re
         await lease.release()
 
 
-async def test_a_hung_holder_that_is_asked_is_taken_over_when_its_promise_is_broken() -> None:
-    async with scene() as stage:
-        node = await hung(stage.other, stage.path, 1.0)
-        waiter = await start_waiting(stage.zk, Lock(stage.zk, stage.path), 2)
-        await stage.other.set(node, ASKED)
-        await (await asyncio.wait_for(waiter, 5)).release()
+@pytest.mark.parametrize("is_extended", [False, True])
+@in_virtual_time
+async def test_a_hung_holder_that_is_asked_is_taken_over_unless_it_may_have_promised_more(is_extended: bool) -> None:
+    async with a_client() as (server, zk), zkwire.connect("a", open_link=server.open_link) as other:
+        node = await hung(other, "/t", 1.0)
+        waiter = await start_waiting(zk, Lock(zk, "/t"), 2)
+        await until(lambda: watch_count(zk) == 2)
+        server.is_holding = True  # the waiter does not read the limit between the two
+        writes = [other.set(node, data) for data in ([limit(2, 60.0)] if is_extended else []) + [ASKED]]
+        writing = asyncio.gather(*writes)
+        await asyncio.sleep(0.1)
+        server.release()
+        await writing
+        await asyncio.sleep(1.2)
+        assert waiter.done() is not is_extended
+        if is_extended:
+            await other.delete(node)
+        await (await waiter).release()
 
 
 async def test_a_writer_that_was_asked_lets_readers_in() -> None:

@@ -132,18 +132,3 @@ async def test_the_error_of_a_start_names_what_is_away_or_hangs() -> None:
         assert not server.sessions
         with server.delay_replies(5.0, "sasl"), pytest.raises(TimeoutError, match=r"no answer within 0\.15 s"):
             await zkwire.connect(server.hosts, 0.3, sasl=Slow(0.0), within=0.6)
-
-
-async def test_a_connect_that_is_cancelled_in_a_step_leaves_no_session() -> None:
-    mechanism = Slow(0.0)
-    async with zkwire.testing.Server() as server:
-        connecting = asyncio.ensure_future(zkwire.connect(server.hosts, sasl=mechanism))
-        while not mechanism.given:
-            await asyncio.sleep(0)
-        mechanism.pause = 60.0
-        while len(mechanism.given) < 2:
-            await asyncio.sleep(0.001)
-        connecting.cancel()
-        await asyncio.wait({connecting})
-        assert mechanism.cancelled == [b""]
-        assert not server.sessions
