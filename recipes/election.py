@@ -141,13 +141,7 @@ class Term(Lease):
                 raise
             return True
         # The body itself may have raised the loss of this term, by `check`; the loss of another lock goes through.
-        return self._is_repeated and self._is_own_loss(error)
-
-    def _is_own_loss(self, error: BaseException | None) -> bool:
-        """Return whether `error`, or each error that a TaskGroup has collected, is the loss of this term."""
-        if isinstance(error, ExceptionGroup):
-            return all(map(self._is_own_loss, error.exceptions))
-        return isinstance(error, LockLostError) and error.path == self.path  # the body may hold other locks
+        return self._is_repeated and _is_loss_of(self.path, error)
 
 
 class Election(LineLock[Term]):
@@ -244,7 +238,7 @@ class Election(LineLock[Term]):
                 async with self.lead() as term:
                     return await work(term)
             except (LockLostError, ExceptionGroup) as error:
-                if not term._is_own_loss(error):
+                if not _is_loss_of(term.path, error):
                     raise
 
     def observe(self) -> LeaderStream:
@@ -443,3 +437,10 @@ class LeaderStream(RecipeStream[bytes | None]):
 
 def _candidates(names: Iterable[str], parent: Stat, foreign: set[str]) -> list[str]:
     return [name for name in in_order(names, next_number(parent)) if name not in foreign]
+
+
+def _is_loss_of(path: str, error: BaseException | None) -> bool:
+    """Return whether `error`, or each error that a TaskGroup has collected, is the loss of the lease of `path`."""
+    if isinstance(error, ExceptionGroup):
+        return all(_is_loss_of(path, each) for each in error.exceptions)
+    return isinstance(error, LockLostError) and error.path == path  # the body may hold other locks
