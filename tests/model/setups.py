@@ -19,7 +19,7 @@ SETUPS: Final = {
     "a semaphore that shrinks and grows": Setup((LOCK,) * 2, (1,), slots=2, sizes=(1, 2), reconnects=1, evictions=1),
     "a semaphore, behind two permits at once": Setup((TWO, LOCK, LOCK), (2,), slots=3, sizes=(2,), reconnects=1),
     "a semaphore, two permits at once": Setup((LOCK, TWO, TWO), (2,), slots=3, sizes=(2,)),
-    "a lock, two tickets of a client": Setup((LOCK,) * 4, (2, 3), together=True, settled=True),
+    "a lock, two tickets of a client": Setup((LOCK,) * 5, (3, 4), together=True, settled=True),
     "a reader and a writer of a client": Setup(
         (WRITE, WRITE, READ, WRITE), (2, 3), downgrades=1, together=True, settled=True
     ),
