@@ -65,6 +65,7 @@ PROGRAMS: Final[dict[str, Program]] = {
     "operations": Program("operations.py", (), ("--rounds", "1", "--count", "50")),
     "queues": Program("queues.py", (), ("--rounds", "1", "--seconds", "0.2")),
     "costs": Program("costs.py", (), ("--rounds", "1")),
+    "coldstart": Program("coldstart.py", (), ("--rounds", "1")),
     "crowds": Program("crowds.py", (), ("--rounds", "1", "--waiters", "200")),
     "rest": Program(
         "rest.py", ("--without-kazoo",), ("--clients", "6", "--timeout", "2", "--seconds", "2"), has_servers=True

@@ -191,8 +191,8 @@ def test_a_package_gives_the_names_of_its_list_and_no_others(package: types.Modu
     assert len(set(names)) == len(names)
     there = {
         name
-        for name, value in vars(package).items()
-        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+        for name in dir(package)
+        if not name.startswith("_") and not isinstance(getattr(package, name), types.ModuleType)
     }
     assert there == set(names)
 

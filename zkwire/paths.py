@@ -6,10 +6,10 @@ The rules are those of the Java client's PathUtils, which the server applies to 
 import re
 
 # U+0001-001F, U+007F-009F, surrogates and the private use area after them, U+FFF0-FFFF.  Java spells characters above
-# U+FFFF with surrogates, so its check refuses them too.
-_FORBIDDEN = re.compile("[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]")
+# U+FFFF with surrogates, so its check refuses them too.  `re` compiles this when a path is not plain: that takes long.
+_FORBIDDEN = "[\x01-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff\U00010000-\U0010ffff]"
 _PLAIN = re.compile(r"(?:/[A-Za-z0-9_\-]+)+").fullmatch
-_UNIQUE_ID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UNIQUE_ID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _SEQUENCE_DIGITS = 10
 
 # Valid paths seen lately: most programs use the same paths again and again.
@@ -57,7 +57,7 @@ def validate(path: str, *, sequential: bool = False) -> str:
             raise ValueError(f"bad path {path!r}: it has an empty name ('//')")
         if name in (".", ".."):
             raise ValueError(f"bad path {path!r}: {name!r} is not allowed as a name, there are no relative paths")
-    found = _FORBIDDEN.search(checked)
+    found = re.search(_FORBIDDEN, checked)
     if found:
         raise ValueError(f"bad path {path!r}: the server refuses the character U+{ord(found.group()):04X}")
     return path
@@ -119,7 +119,7 @@ def strip_chroot(chroot: str, path: str) -> str:
 
 def has_unique_id(path: str) -> bool:
     """Return whether the last name of `path` contains a UUID, so that no other node has this name."""
-    return _UNIQUE_ID.search(path, path.rfind("/") + 1) is not None
+    return re.search(_UNIQUE_ID, split(path)[1]) is not None
 
 
 def sequence(name: str) -> int | None:

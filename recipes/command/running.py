@@ -20,7 +20,7 @@ from typing import Any, Final
 from recipes import Election, LeaderStream, Lease, Lock, ReadWriteLock, Semaphore
 from recipes.command import kernel, supervisor
 from recipes.common import this_process
-from recipes.line.contenders import describe_session
+from recipes.line.diagnostics import describe_session
 from recipes.line.locking import Locking
 from zkwire import Client, ZooKeeperError
 from zkwire.command import output

@@ -5,7 +5,6 @@ Knows the nodes of a line and what their names mean.  Nothing is decided by it: 
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -14,12 +13,12 @@ import zkwire
 from recipes.common.numbers import in_order, next_number
 from recipes.common.retrying import read_synced, result, until_answered
 from recipes.line import ticket_data
+from recipes.line.diagnostics import describe_session
 from recipes.line.known import line_of
-from recipes.line.position import Position, permits_of
+from recipes.line.position import permits_of
 from recipes.line.ticket import ASKED, is_ticket, is_writer
 from zkwire import Client, GetData, Node, Stat, join_path
 
-_LONGEST: Final = 100  # characters of another client's data that an error message shows
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -223,56 +222,6 @@ def contender(zk: Client, path: str, node: Node, *, owns: bool, permits: int = 1
 def _seen_by(zk: Client, found: Contender) -> Contender:
     object.__setattr__(found, "_zk", zk)
     return found
-
-
-def describe_session(session_id: int) -> str:
-    """Return a session's id as servers print it."""
-    return f"{session_id % 2**64:#x}"
-
-
-class WaitDiagnostics:
-    """What a bounded wait has seen last of the tickets before its own, for the message of its TimeoutError.
-
-    It sends nothing: when very many waits end at once, their messages must not load the server and the event loop.
-
-    Attributes:
-        text: The end of the message; empty as long as no ticket has waited.
-        nodes: What was read of those tickets, by their names.
-    """
-
-    def __init__(self) -> None:
-        self.text = ""
-        self.nodes: dict[str, Node] = {}
-
-
-# The present task's, while its wait is bounded: a ticket that ends its wait records there what it has seen.
-DIAGNOSTICS: Final[ContextVar[WaitDiagnostics | None]] = ContextVar("DIAGNOSTICS", default=None)
-
-
-def diagnose_read(name: str, node: Node, position: Position) -> None:
-    """Record, in a bounded wait, what was read of the ticket `name`; those that remain before no longer are dropped."""
-    if (diagnostics := DIAGNOSTICS.get()) is not None:
-        before = position.before
-        diagnostics.nodes = {known: its for known, its in diagnostics.nodes.items() if known in before}
-        diagnostics.nodes[name] = node
-
-
-def diagnose_before(path: str, position: Position) -> None:
-    """Record, in a bounded wait, which tickets are before the own one in the line at `path`."""
-    if (diagnostics := DIAGNOSTICS.get()) is not None:
-        diagnostics.text = ""
-        if before := position.before:
-            count = "1 ticket is ahead" if len(before) == 1 else f"{len(before)} tickets are ahead, the first of them"
-            node = _describe_node(before[0], diagnostics.nodes.get(before[0]))
-            diagnostics.text = f"; {count}: {join_path(path, before[0])}{node}"
-
-
-def _describe_node(name: str, node: Node | None) -> str:
-    if node is None:
-        return ""
-    text = f", of session {describe_session(node.stat.ephemeral_owner)}"
-    data = ticket_data.without_line(name, node.data, node.stat.version).decode(errors="replace")
-    return f"{text}, {data if len(data) <= _LONGEST else f'{data[:_LONGEST]}...'!r}" if data else text
 
 
 def holders_first(contenders: Iterable[Contender]) -> list[Contender]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final, Protocol
 from recipes.common.checks import same_loop
 from recipes.common.retrying import is_transient
 from recipes.common.waiting import LEAVES_WITHIN
-from recipes.line.contenders import describe_session
+from recipes.line.diagnostics import describe_session
 from recipes.line.known import known_of
 from recipes.line.ticket import ASKED, Ticket, VersionedWriter, WrittenOverError, yield_processor
 from zkwire import Client, Node, NoNodeError, SessionError, Transaction, Watch, WatchEventType, WatchSet, ZooKeeperError

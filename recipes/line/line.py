@@ -27,7 +27,7 @@ from recipes.common.retrying import (
 )
 from recipes.common.shared_nodes import make_container
 from recipes.common.this_process import or_described
-from recipes.line.contenders import describe_session, diagnose_before
+from recipes.line.diagnostics import describe_session, diagnose_before
 from recipes.line.known import KnownLine, known_of, line_of
 from recipes.line.lease import WRITTEN_OVER, LockLostError
 from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode

@@ -11,15 +11,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from recipes.common.checks import checked_within, current_task, running_loop, same_loop
 from recipes.common.waiting import describe_outage
-from recipes.line.contenders import DIAGNOSTICS, Contender, WaitDiagnostics, holders_first, look
+from recipes.line.diagnostics import DIAGNOSTICS, WaitDiagnostics
 from recipes.line.lease import Body, LockLostError
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from zkwire import Client, SessionError
+
+if TYPE_CHECKING:
+    from recipes.line.contenders import Contender
 
 _log = logging.getLogger(__name__)
 
@@ -346,10 +349,14 @@ class Locking(ABC, Generic[H]):
             getChildren2, and in one write a getData for each contender.
         """
         self._check_usable()
+        from recipes.line.contenders import holders_first  # most programs only take locks
+
         return holders_first(await self._look())
 
     async def _look(self) -> list[Contender]:
         """Return the contenders in the order of the line."""
+        from recipes.line.contenders import look  # most programs only take locks
+
         return await look(self._zk, self.path)
 
     @abstractmethod

@@ -56,7 +56,7 @@ class TicketNode(NamedTuple):
     chain: HashChain | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Ticket:
     """A node in the line that belongs to this client.
 

@@ -7,13 +7,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import zkwire
 from recipes.common.retrying import any_transient, pause, pause_if_transient, read
 from recipes.line import ticket_data
-from recipes.line.contenders import diagnose_before, diagnose_read
+from recipes.line.diagnostics import diagnose_before, diagnose_read
 from recipes.line.known import KnownLine, Subscription
 from recipes.line.position import Position, Promises, Ranking, WeighedPosition, every_contender
 from recipes.line.ticket import ASKED, Ticket, is_ticket, yield_processor
@@ -31,8 +30,7 @@ class EvictedError(Exception):
     """The ticket is lost before it owned: its node was deleted or written into, or its session is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(NamedTuple):
     """Which tickets wait for which, in the line that `known` describes.
 
     Args:

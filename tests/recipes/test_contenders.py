@@ -26,7 +26,7 @@ from recipes import (
     only_one,
 )
 from recipes.common.this_process import describe
-from recipes.line.contenders import DIAGNOSTICS
+from recipes.line.diagnostics import DIAGNOSTICS
 from recipes.line.locking import Locking
 from tests.support.everywhere import scene
 from tests.support.locks import start_waiting, two_clients

@@ -49,7 +49,7 @@ def promised() -> str:
     values: dict[str, Any] = {}
     for name in MODULES:
         module = importlib.import_module(name)
-        values |= {f"{name}.{each}": vars(module)[each] for each in module.__all__}
+        values |= {f"{name}.{each}": getattr(module, each) for each in module.__all__}
     values |= _UNNAMED
     classes = {value: name for name, value in values.items() if inspect.isclass(value)}
     lines = [line for name, value in values.items() for line in _described(name, value, classes)]

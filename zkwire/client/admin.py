@@ -4,7 +4,6 @@
 """
 
 import base64
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -242,6 +241,8 @@ def digest_acl(user: str, password: str, perms: int = Perms.ALL) -> ACL:
         secret = f"{user}:{password}".encode()
     except UnicodeEncodeError:
         raise ValueError("user and password must have a UTF-8 form: one of them contains half a character") from None
+    import hashlib  # few programs come here
+
     digest = base64.b64encode(hashlib.sha1(secret, usedforsecurity=False).digest()).decode()
     return ACL(perms, "digest", f"{user}:{digest}")
 

@@ -17,8 +17,8 @@ _Metrics: TypeAlias = dict[str, int | float | str]
 _TLS: TypeAlias = SSLContext | bool | None
 
 # A Java long has at most 19 digits.  A longer number stays text: Python refuses to read one of thousands of digits.
-_INT: Final = re.compile(r"-?[0-9]{1,19}")
-_FLOAT: Final = re.compile(r"-?[0-9]{1,400}\.[0-9]{1,400}(E-?[0-9]{1,4})?")
+_INT: Final = r"-?[0-9]{1,19}"
+_FLOAT: Final = r"-?[0-9]{1,400}\.[0-9]{1,400}(E-?[0-9]{1,4})?"
 # The words that are answered by pairs, and what separates them.
 _PAIRS: Final = {"mntr": "\t", "conf": "=", "envi": "="}
 _NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
@@ -127,6 +127,6 @@ def parse_answer(word: str, answer: str, address: hosts.Address) -> str | _Metri
 
 
 def _value(text: str) -> int | float | str:
-    if _INT.fullmatch(text):
+    if re.fullmatch(_INT, text):
         return int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text
+    return float(text) if re.fullmatch(_FLOAT, text) else text

@@ -6,7 +6,7 @@ Each docstring names the Client method that has the same arguments and the same 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from zkwire.client.watch import WatchSet
 from zkwire.wire.records import ACL, OPEN_ACL, Stat
@@ -35,12 +35,26 @@ new_node: Final[Callable[[tuple[bytes, Stat]], Node]] = partial(tuple.__new__, N
 
 
 class Operation(Generic[T]):
-    """The base of all operations; T is the type of the result."""
+    """The base of all operations; T is the type of the result.
+
+    They are compared and printed by what is here, because `dataclass` takes long to write these methods for each class.
+    """
 
     __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # it may change
+
+    def __eq__(self, other: object) -> bool:
+        return _values(self) == _values(other) if type(self) is type(other) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{name}={value!r}' for name, value in _values(self).items())})"
 
 
-@dataclass(slots=True)
+def _values(operation: Any) -> dict[str, Any]:
+    return {name: getattr(operation, name) for name in operation.__match_args__}
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Read(Operation[T]):
     """The base of the operations that `get_many` takes."""
 
@@ -48,7 +62,7 @@ class Read(Operation[T]):
     into: WatchSet | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Create(Operation[tuple[str, Stat]]):
     """The operation `create_and_stat`; its result is the path and the Stat.
 
@@ -99,7 +113,7 @@ class GetChildren(Read[list[str]]):
     __slots__ = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class GetChildrenAndStat(Operation[tuple[list[str], Stat]]):
     """The operation `get_children_and_stat`; its result is the names and the Stat.
 
@@ -112,7 +126,7 @@ class GetChildrenAndStat(Operation[tuple[list[str], Stat]]):
     into: WatchSet | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Sync(Operation[None]):
     """The operation `sync`; its result is None.
 

@@ -6,7 +6,7 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Final
 
@@ -36,7 +36,7 @@ class RefusedError(Exception):
     """The server says that the session is gone."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class SessionKey:
     """The id of a session, 0 for none yet, and its password, which no repr shows.
 
@@ -45,7 +45,7 @@ class SessionKey:
     """
 
     id: int = 0
-    password: bytes = field(default=_NO_PASSWORD, repr=False)
+    password: bytes = _NO_PASSWORD
     is_resumable: bool = False
 
     def hello(self, timeout: float, last_zxid: int, *, accepts_read_only: bool) -> ConnectRequest:

@@ -63,7 +63,7 @@ def _is_ephemeral(operation: object) -> bool:
     return bool(operation.flags & wire.CreateFlags.EPHEMERAL)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class LostCreate:
     """A create whose answer was lost with the connection.
 

@@ -7,8 +7,7 @@ again.
 import asyncio
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from zkwire.errors import ServerError, SessionError
 from zkwire.session.guaranteed_delete import ignored
@@ -43,12 +42,14 @@ def scrub_traceback(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """The scheme and the data of a credential, as for `Client.add_auth`; the data is a secret, which no repr shows."""
 
     scheme: str
-    data: bytes = field(repr=False)
+    data: bytes
+
+    def __repr__(self) -> str:
+        return f"Identity(scheme={self.scheme!r})"
 
 
 class Credential:

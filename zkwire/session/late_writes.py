@@ -39,7 +39,7 @@ from zkwire.wire.records import ConnectRequest
 Peer: TypeAlias = tuple[str, int]  # the IP address and the port of a server
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class LateServer:
     """A server that may have a write: its `address` in the list of servers; whether a handshake was given up there
     since; whether it was tried once more for that reason; whether another server has resumed the session since.

@@ -5,8 +5,6 @@ Pure: tokens in, tokens out.  See attempt.py for how they travel.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import random
 import re
 from collections.abc import Awaitable
@@ -20,7 +18,7 @@ _DIGEST_URI: Final = f"zookeeper/{_HOST}"
 _MAX_BUFFER: Final = 65536
 _SHOWN: Final = 60  # bytes of a token in a message
 # RFC 2831, 7.1: name = token | "quoted string", separated by commas.
-_DIRECTIVE: Final = re.compile(r'[\s,]*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))[\s,]*')
+_DIRECTIVE: Final = r'[\s,]*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))[\s,]*'
 
 
 @runtime_checkable
@@ -92,6 +90,8 @@ class DigestMD5:
             raise AuthFailedError("the server has no DIGEST-MD5 set up: it sends no challenge")
         fields = _directives(token)
         if self._expected is not None:
+            import hmac  # few programs use SASL
+
             if not hmac.compare_digest(fields.get("rspauth", "").encode(), self._expected):
                 raise AuthFailedError("the server does not prove that it knows the password: its rspauth is wrong")
             return None
@@ -128,6 +128,8 @@ def _check_user(user: object, password: object) -> None:
 
 
 def _md5(data: bytes) -> str:
+    import hashlib  # few programs use SASL
+
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
@@ -156,7 +158,7 @@ def _directives(token: bytes) -> dict[str, str]:
     fields: dict[str, str] = {}
     at = 0
     while at < len(text):
-        found = _DIRECTIVE.match(text, at)
+        found = re.compile(_DIRECTIVE).match(text, at)
         if found is None:
             raise AuthFailedError(f"not a token of DIGEST-MD5: {_shortened(token)}")
         name, quoted, plain = found.groups()

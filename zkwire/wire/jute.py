@@ -11,8 +11,8 @@ A decoder takes the bytes of one frame and an offset, and returns the value and 
 `DecodeError` for bytes that are too short or hold an impossible length, and never reads beyond the frame.  It ignores
 what follows the last field: that is how the protocol lets newer servers append fields.
 
-Each encoder and decoder is Python source, generated and compiled once, when its class is first used.  Otherwise every
-reply would pay for a loop over the fields of its type, a look-up of each field's codec and a call of it.  For
+Each encoder and decoder is Python source, generated and compiled once, when it is first used.  Otherwise every reply
+would pay for a loop over the fields of its type, a look-up of each field's codec and a call of it.  For
 GetDataReply, which is a Buffer and a Stat, the generated decoder is in essence
 
     def decode(data, at):
@@ -30,9 +30,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, make_dataclass
+from functools import partial
 from inspect import get_annotations
-from typing import Any, ClassVar, TypeAlias, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar, dataclass_transform, get_args
 
 from zkwire.wire import primitives
 
@@ -43,24 +43,31 @@ _T = TypeVar("_T")
 
 
 class _FieldsOnFirstUse:
-    """Completes a record when the `dataclasses` module first reads its fields, for example in `replace`."""
+    """Lets the `dataclasses` module read the fields of a record, for example in `replace`."""
 
-    def __get__(self, _: Record | None, cls: type[Record]) -> Any:
-        return _complete(cls, AttributeError).__dict__["__dataclass_fields__"]
+    def __get__(self, _: Record | None, used: type[Record]) -> Any:
+        from dataclasses import make_dataclass  # most programs never come here
+
+        cls = _described(used, AttributeError)
+        twin: Any = make_dataclass(cls.__name__, cls._fields.items(), frozen=cls._is_frozen)
+        cls.__dataclass_params__ = twin.__dataclass_params__
+        cls.__dataclass_fields__ = twin.__dataclass_fields__
+        return twin.__dataclass_fields__
 
 
 class Record:
-    """The base of all records: `@record` makes a subclass a slotted dataclass with an encoder and a decoder.
+    """The base of all records: `@record` makes a subclass what a slotted dataclass is, with an encoder and a decoder.
 
-    The methods here are placeholders.  A client uses a few of the records only, and a program may import zkwire without
-    ever connecting: so a class gets its own methods when one of them is first called.
+    The three methods here are placeholders.  A client sends some records and receives others, and a program may import
+    zkwire without ever connecting: so a class gets its own method when that method is first called.
     """
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[Any] = _FieldsOnFirstUse()
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        _complete(type(self))
+        cls = _described(type(self))
+        cls.__init__ = _make_init(cls)
         self.__init__(*values, **named)  # type: ignore[misc]
 
     @classmethod
@@ -70,8 +77,10 @@ class Record:
         Raises:
             DecodeError: If the bytes do not fit the declaration.
         """
-        _complete(cls)
-        return cls.decode(data, at)
+        described = _described(cls)
+        decode = _make_decoder(described, described._codecs)
+        described.decode = staticmethod(decode)
+        return decode(data, at)
 
     def encode(self) -> bytes:
         """Return the record's bytes.
@@ -79,7 +88,7 @@ class Record:
         Raises:
             ValueError: If a number does not fit its field.
         """
-        _complete(type(self))
+        _encoder(type(self))
         return self.encode()
 
     def __reduce__(self) -> tuple[type[Record], tuple[Any, ...]]:
@@ -89,7 +98,7 @@ class Record:
 
 @dataclass_transform()
 def record(cls: type[_T]) -> type[_T]:
-    """Make `cls`, a subclass of Record with annotated fields, a slotted dataclass with `encode` and `decode`.
+    """Make `cls`, a subclass of Record with annotated fields, what a slotted dataclass is, with `encode` and `decode`.
 
     Its methods are made when one of them is first called; if a field's type is not a jute type, TypeError is raised
     then.
@@ -104,26 +113,24 @@ def frozen_record(cls: type[_T]) -> type[_T]:
 
 
 def _declared(cls: type[_T], *, frozen: bool) -> type[_T]:
-    """Return `cls` with slots: these must be known when a class is made.  The rest is left to `_complete`.
-
-    A frozen class is completed at once: `dataclass` refuses to freeze a class twice, as two threads might ask it to.
-    """
+    """Return `cls` with slots, which must be known when a class is made, and with what all records have in common."""
+    common: dict[str, Any] = {"__repr__": _repr, "__eq__": _equals, "__hash__": _hash if frozen else None}
+    if frozen:
+        common |= {"__setattr__": _refuse, "__delattr__": _refuse}
     attributes = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
     attributes["__slots__"] = tuple(get_annotations(cls))
-    attributes = {"__repr__": _repr} | attributes | {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
+    attributes = common | attributes | {"_is_frozen": frozen, "__qualname__": cls.__qualname__}
     made: Any = type(cls.__name__, cls.__bases__, attributes)
-    if frozen:
-        _complete(dataclass(frozen=True, repr=False)(made))
+    made.__match_args__ = tuple(_field_names(made))  # type: ignore[misc]
     return made  # type: ignore[no-any-return]
 
 
-def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[Record]:
-    """Make a class that `@record` has declared a dataclass, generate its encoder and decoder, and return the class.
+def _described(used: type[Record], misuse: type[Exception] = TypeError) -> type[Any]:
+    """Return the class that `@record` has declared, with the types and the codecs of its fields.
 
-    Records are shared by the event loops of all threads.  Two threads may do this to one class at the same time: each
-    then gives it methods that do the same.  They come from a dataclass that each thread makes for itself, because
-    `dataclass` goes through the dictionary of its class, which must not change meanwhile.  `_codecs`, which says that
-    all is there, comes last.
+    Records are shared by the event loops of all threads.  Two threads may do this to one class at the same time, or
+    make one of its methods: each then sets attributes that do the same.  `_codecs`, which says that all is there, comes
+    last.
 
     Args:
         used: The class, or a plain subclass of it.
@@ -135,31 +142,42 @@ def _complete(used: type[Record], misuse: type[Exception] = TypeError) -> type[R
     cls: type[Any] | None = next((base for base in used.__mro__ if "_is_frozen" in base.__dict__), None)
     if cls is None:
         raise misuse(f"{used.__name__} is not declared with @record")
-    if "_codecs" in cls.__dict__:
-        return cls
-    hints = get_type_hints(cls, include_extras=True)
-    fields = [(name, hints[name]) for name in _field_names(cls)]
-    codecs = [(name, _codec(f"{cls.__name__}.{name}", declared)) for name, declared in fields]
-    cls._shown = [name for name, declared in fields if declared != primitives.Secret]
-    twin = make_dataclass(cls.__name__, fields, namespace={"__doc__": cls.__name__, "__slots__": ()}, repr=False)
-    for name in sorted(vars(twin)):  # so __eq__ is there before __init__, which makes what it compares
-        if name not in vars(cls):
-            setattr(cls, name, vars(twin)[name])
-    cls.encode = _make_encoder(cls.__name__, codecs)
-    cls.decode = staticmethod(_make_decoder(cls, codecs))
-    cls._codecs = codecs
+    if "_codecs" not in cls.__dict__:
+        bases = [base for base in reversed(cls.__mro__) if "_is_frozen" in base.__dict__]
+        fields = {name: kind for base in bases for name, kind in get_annotations(base, eval_str=True).items()}
+        cls._fields = fields
+        cls._shown = [name for name, kind in fields.items() if kind != primitives.Secret]
+        cls._codecs = [(name, _codec(f"{cls.__name__}.{name}", kind)) for name, kind in fields.items()]
     return cls
 
 
 def first_field(cls: type[Record]) -> tuple[str, object]:
     """Return the name of the first field and its codec; two empty values for a record without fields."""
-    return next(iter(_complete(cls).__dict__["_codecs"]), ("", None))
+    return next(iter(_described(cls)._codecs), ("", None))
 
 
 def _repr(self: Any) -> str:
     """Return what `dataclass` would, without the hidden fields."""
     shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._shown)
     return f"{type(self).__qualname__}({shown})"
+
+
+def _values(self: Any) -> tuple[Any, ...]:
+    return tuple([getattr(self, name) for name in self.__match_args__])
+
+
+def _equals(self: Any, other: Any) -> bool:
+    return _values(self) == _values(other) if other.__class__ is self.__class__ else NotImplemented
+
+
+def _hash(self: Any) -> int:
+    return hash(_values(self))
+
+
+def _refuse(self: Any, name: str, *_: object) -> NoReturn:
+    from dataclasses import FrozenInstanceError  # what a frozen dataclass raises; most programs never come here
+
+    raise FrozenInstanceError(f"cannot assign to or delete field {name!r}")
 
 
 def _field_names(cls: type[Record]) -> list[str]:
@@ -169,7 +187,7 @@ def _field_names(cls: type[Record]) -> list[str]:
 
 def _codec(where: str, declared: Any) -> _Codec:
     if isinstance(declared, type) and issubclass(declared, Record):
-        return _complete(declared)
+        return _described(declared)
     for annotation in getattr(declared, "__metadata__", ()):
         if isinstance(annotation, primitives.Fixed | primitives.Variable):
             return annotation
@@ -177,11 +195,32 @@ def _codec(where: str, declared: Any) -> _Codec:
             (element,) = get_args(declared.__origin__)
             codec = _codec(where, element)
             if isinstance(codec, type):
-                encode = primitives.vector_encoder(codec.encode)
+                encode = primitives.vector_encoder(_encoder(codec))
                 if codec._is_frozen:
                     encode = primitives.remembering(encode)
-                return primitives.VectorCodec(encode, primitives.vector_decoder(codec.decode))
+                return primitives.VectorCodec(encode, primitives.vector_decoder(partial(_decode, codec)))
     raise TypeError(f"{where}: {declared!r} is not a jute type")
+
+
+def _make_init(cls: type[Any]) -> Callable[..., None]:
+    assigned = "put(self, {0!r}, {0})" if cls._is_frozen else "self.{0} = {0}"
+    lines = [assigned.format(name) for name in cls._fields] or ["pass"]
+    made = _generate("__init__", ["self", *cls._fields], lines, {"put": object.__setattr__})
+    made.__annotations__ = {**cls._fields, "return": None}
+    return made
+
+
+def _encoder(used: type[Record]) -> primitives.Encoder:
+    """Return the encoder of a record, which is made if it is missing."""
+    cls = _described(used)
+    if "encode" not in cls.__dict__:
+        cls.encode = _make_encoder(cls.__name__, cls._codecs)
+    return cls.encode  # type: ignore[no-any-return]
+
+
+def _decode(cls: type[Any], data: bytes, at: int) -> tuple[Any, int]:
+    """Decode an element of a vector, by a decoder that may not be made yet: few clients read vectors of records."""
+    return cls.decode(data, at)  # type: ignore[no-any-return]
 
 
 def _make_encoder(record_name: str, codecs: list[tuple[str, _Codec]]) -> Callable[[Any], bytes]:

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.line import contenders, ticket_data
-from recipes.line.contenders import Contender, describe_session, holders_first, in_line, single
+from recipes.line import diagnostics as said
+from recipes.line import ticket_data
+from recipes.line.contenders import Contender, holders_first, in_line, single
+from recipes.line.diagnostics import describe_session
 from recipes.line.ticket_data import HashChain
 from tests.support.everywhere import scene
 from zkwire import NoAuthError, Node, NoNodeError, Stat
@@ -114,7 +116,7 @@ async def test_the_holder_of_a_lock_without_a_line() -> None:
 
 
 async def test_a_wait_that_ends_at_the_head_of_the_line_names_no_ticket_of_a_former_wait() -> None:
-    contenders.DIAGNOSTICS.set(diagnostics := contenders.WaitDiagnostics())
+    said.DIAGNOSTICS.set(diagnostics := said.WaitDiagnostics())
     for before, text in (["x-lock-0"], f"; 1 ticket is ahead: {P}/x-lock-0"), ([], ""):
-        contenders.diagnose_before(P, Mock(before=before))
+        said.diagnose_before(P, Mock(before=before))
         assert diagnostics.text == text

@@ -7,7 +7,7 @@ import struct
 import sys
 import threading
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, get_args, get_type_hints
@@ -203,13 +203,29 @@ def test_only_a_string_in_a_reply_must_be_utf8() -> None:
         assert _declare(declared).decode(b"\0\0\0\2a\xff", 0)[0].field0 == "a\ufffd"
 
 
-def test_a_frozen_record_is_complete_when_it_is_declared_and_any_other_when_it_is_first_used() -> None:
-    """An import of zkwire makes no codec that it may not need."""
-    assert "encode" in vars(_declare(Int, frozen=True))
-    cls = _declare(Int)
-    assert "encode" not in vars(cls)
-    cls(1)
-    assert "encode" in vars(cls)
+@pytest.mark.parametrize("frozen", [False, True])
+def test_each_method_of_a_record_is_made_when_it_is_first_called(frozen: bool) -> None:
+    """A program pays for no codec that it does not use."""
+    cls = _declare(Int, frozen=frozen)
+    uses: dict[str, Callable[[], object]] = {
+        "__init__": lambda: cls(1),
+        "encode": lambda: cls(1).encode(),
+        "decode": lambda: cls.decode(bytes(4), 0),
+    }
+    for made, use in uses.items():
+        assert made not in vars(cls)
+        use()
+        assert made in vars(cls)
+
+
+def test_a_frozen_record_can_neither_be_changed_nor_lose_a_field() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError, match="'perms'"):
+        WORLD.perms = 1  # type: ignore[misc]
+    with pytest.raises(dataclasses.FrozenInstanceError, match="'perms'"):
+        del WORLD.perms
+    changed: Any = WORLD
+    assert dataclasses.replace(changed, perms=1) == ACL(1, "world", "anyone") != WORLD
+    assert hash(WORLD) == hash(ACL(31, "world", "anyone")) != hash(ACL(1, "world", "anyone"))
 
 
 # -- the primitive types --------------------------------------------------------------------------------------
