@@ -5,6 +5,7 @@ session sets it again.
 """
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Final, Self
 
 from zkwire import paths
@@ -18,6 +19,7 @@ from zkwire.wire.watch_table import Notification, WatchEventType, WatchKind
 BACKLOG: Final = 65_536  # events that wait to be taken: about 10 MB
 
 
+@dataclass(slots=True, frozen=True)
 class Resync:
     """A notice in a stream of events: events may be missing here, so read the nodes again.
 
@@ -26,17 +28,6 @@ class Resync:
     stream gives one after a reconnect, after the beginning of a new session, and in place of events that were not taken
     in time.
     """
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Resync)
-
-    def __hash__(self) -> int:
-        return hash(Resync)
-
-    def __repr__(self) -> str:
-        return "Resync()"
 
 
 class EventStream(Stream["WatchEvent | Resync"]):

@@ -49,7 +49,8 @@ class _FieldsOnFirstUse:
         from dataclasses import make_dataclass  # most programs never come here
 
         cls = _described(used, AttributeError)
-        twin: Any = make_dataclass(cls.__name__, cls._fields.items(), frozen=cls._is_frozen)
+        twin: Any = make_dataclass(cls.__name__, cls._types.items(), frozen=cls._is_frozen)
+        cls.__init__ = _make_init(cls)  # what `inspect.signature` shows
         cls.__dataclass_params__ = twin.__dataclass_params__
         cls.__dataclass_fields__ = twin.__dataclass_fields__
         return twin.__dataclass_fields__
@@ -145,7 +146,7 @@ def _described(used: type[Record], misuse: type[Exception] = TypeError) -> type[
     if "_codecs" not in cls.__dict__:
         bases = [base for base in reversed(cls.__mro__) if "_is_frozen" in base.__dict__]
         fields = {name: kind for base in bases for name, kind in get_annotations(base, eval_str=True).items()}
-        cls._fields = fields
+        cls._types = fields
         cls._shown = [name for name, kind in fields.items() if kind != primitives.Secret]
         cls._codecs = [(name, _codec(f"{cls.__name__}.{name}", kind)) for name, kind in fields.items()]
     return cls
@@ -204,9 +205,9 @@ def _codec(where: str, declared: Any) -> _Codec:
 
 def _make_init(cls: type[Any]) -> Callable[..., None]:
     assigned = "put(self, {0!r}, {0})" if cls._is_frozen else "self.{0} = {0}"
-    lines = [assigned.format(name) for name in cls._fields] or ["pass"]
-    made = _generate("__init__", ["self", *cls._fields], lines, {"put": object.__setattr__})
-    made.__annotations__ = {**cls._fields, "return": None}
+    lines = [assigned.format(name) for name in cls._types] or ["pass"]
+    made = _generate("__init__", ["self", *cls._types], lines, {"put": object.__setattr__})
+    made.__annotations__ = {**cls._types, "return": None}
     return made
 
 

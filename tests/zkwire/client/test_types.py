@@ -1,5 +1,6 @@
 """Types: results typed by what was asked for, immutable and hashable values, and bytes-like arguments."""
 
+import dataclasses
 from array import array
 from typing import Any, assert_type
 
@@ -65,6 +66,15 @@ async def test_bytes_like_objects_are_taken_wherever_the_types_allow_them(kind: 
         password = kind(first.session_password)
         async with zkwire.connect(stage.server.hosts, session_id=first.session_id, session_password=password) as again:
             assert again.session_id == first.session_id
+
+
+def test_operations_are_compared_and_printed_by_their_fields_and_a_secret_is_not_printed() -> None:
+    assert GetData("/a") == GetData("/a") != GetChildren("/a") != GetData("/b")
+    assert dataclasses.replace(Create("/a"), ttl=1.0) == Create("/a", ttl=1.0) != Create("/a")
+    assert repr(GetData("/a")) == "GetData(path='/a', into=None)"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(GetData("/a"))
+    assert repr(Identity("digest", b"secret")) == "Identity(scheme='digest')"
 
 
 class Number(int):
