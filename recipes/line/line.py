@@ -12,7 +12,6 @@ docs/waiting-line.md has the whole argument.
 import asyncio
 import re
 from collections.abc import Callable, Container, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import zkwire
@@ -195,7 +194,7 @@ class Line:
     async def adopt(self, path: str, token: int) -> Ticket:
         """Return the ticket that a former process has created at `path` in this session, if it owns; see Lock.adopt."""
         zk, name = self._zk, path.rpartition("/")[2]
-        rules = replace(self._rules, looks_first=True)
+        rules = self._rules._replace(looks_first=True)
         self._check_orphaned(path, token)
         try:
             while True:
