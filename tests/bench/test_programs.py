@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench import costs, crowds, handover, operations, suite
+from bench import handover, operations, suite
 from bench.peers import __main__ as peers
 from bench.peers.builds import MissingError
 from zkwire.testing import ServerProcess
 
-pytestmark = pytest.mark.slow("runs every benchmark once")
+pytestmark = pytest.mark.slow("runs the benchmarks")
 
 RACES = ["--workers", "2", "--handovers", "10", "--rounds", "1"]
 
@@ -72,24 +72,6 @@ def test_every_operation_has_a_figure_and_its_raw_one(hosts: str, tmp_path: Path
     for one in found["operations"].values():
         assert one["zkwire"]["median"] > 0
         assert one["raw"]["median"] > 0
-
-
-def test_crowds_have_figures_and_floors(hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WATCHES", "NODES", "WATCHERS"):
-        monkeypatch.setattr(crowds, name, 7)
-    found = figures(crowds.main, tmp_path, "--hosts", hosts, "--rounds", "1", "--waiters", "5,6")
-    names = ["5 waiters enter", "5 waiters have their turn", "6 waiters enter", "6 waiters have their turn"]
-    assert list(found) == [*names, "fan-out to 7 clients", "reconnect with 7 watches", "cache of 7 nodes"]
-    assert all(row["median"] > 0 and row["floor_median"] > 0 for row in found.values())
-
-
-def test_costs_are_time_and_bytes(hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CLIENTS", "HELD", "MANY"):
-        monkeypatch.setattr(costs, name, 5)
-    found = figures(costs.main, tmp_path, "--hosts", hosts, "--rounds", "1")
-    assert found["import zkwire"]["median"] > 0
-    assert found["a connected client"]["median"] > found["a connected client"]["floor_median"] > 0
-    assert found["a watch"]["unit"] == "bytes"
 
 
 def test_the_suite_gathers_the_figures_of_the_programs(

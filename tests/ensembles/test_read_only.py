@@ -53,6 +53,7 @@ async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again(
         seen = await states_until(states, CONNECTED)
         assert EXPIRED not in seen, "nothing was lost: an ephemeral node cannot have belonged to that session"
         assert zk.session_id not in (old, local)
+        await zk.certify()
         assert zk.certain_for(zk.session_id) > 0
         async with zkwire.connect(reconfigurable.hosts) as other:
             await other.set(path, b"after")

@@ -12,22 +12,13 @@ from zkwire.testing import RealServer
 from zkwire.testing.real.server import QUICK_START
 
 COUNTS = {"tasks": 4, "descriptors": 20, "watches": 0, "nodes": 20, "ephemerals": 0, "sessions": 4}
-FLAT = [
-    {"seconds": 60.0 * number, "rounds": 50 * number, "MB": 30.0, "blocks": 100_000, **COUNTS} for number in range(20)
-]
-
-
-def test_what_stays_as_it_is_or_moves_a_little_has_not_grown() -> None:
-    assert verdict(FLAT) == []
-    assert verdict([{**FLAT[0], "nodes": 3, "blocks": 50_000, "descriptors": 2}, *FLAT[1:]]) == []
-    for name in ("tasks", "watches"):  # a single sample that met something
-        assert verdict([*FLAT[:-2], {**FLAT[-2], name: 30}, FLAT[-1]]) == []
-    assert verdict([{**each, "blocks": each["blocks"] + number % 3 * 200} for number, each in enumerate(FLAT)]) == []
+FLAT = {"MB": 30.0, "blocks": 100_000, **COUNTS}
 
 
 @pytest.mark.parametrize(("name", "a_round"), [*((name, 0.01) for name in COUNTS), ("blocks", 2), ("blocks", 10)])
 def test_what_grows_is_seen(name: str, a_round: float) -> None:
-    grown = [{**each, name: each[name] + a_round * each["rounds"] // 1} for each in FLAT]
+    rounds = range(0, 1000, 50)
+    grown = [{**FLAT, "rounds": n, "seconds": 60.0 * n, name: FLAT[name] + a_round * n // 1} for n in rounds]
     assert [problem.partition(":")[0] for problem in verdict(grown)] == [name]
 
 

@@ -215,9 +215,7 @@ async def test_calls_are_made_when_they_are_due_with_one_timer() -> None:
     assert made == [("b", 0.1), ("d", 0.2), ("a", 0.3), ("c", 0.3)]
 
 
-async def test_a_call_whose_time_has_passed_is_made_at_once_also_by_a_loop_without_a_timer_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_call_whose_time_has_passed_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     loop, alarms, made = asyncio.get_running_loop(), Alarms(), asyncio.Queue[int]()
     monkeypatch.setattr(loop, "call_at", lambda _, call: loop.call_soon(call))  # the same as in uvloop
     for number in range(2):
