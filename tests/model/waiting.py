@@ -482,13 +482,13 @@ def _frozen(value: Any, shared: Collection[int]) -> object:
     kind = type(value)
     if kind in _ATOMS:
         return value
+    if id(value) in shared or callable(value):
+        return id(value)
     if kind is dict:
         return tuple([(key, _frozen(each, shared)) for key, each in value.items()])
     if kind is set or kind is frozenset:
         return frozenset(value)
     if isinstance(value, list | tuple | deque):
         return tuple([each if type(each) in _ATOMS else _frozen(each, shared) for each in value])
-    if callable(value) or id(value) in shared:
-        return id(value)
     parts = [getattr(value, name) for name in _attributes(kind, value)]
     return kind.__name__, tuple([each if type(each) in _ATOMS else _frozen(each, shared) for each in parts])
