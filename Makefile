@@ -95,6 +95,7 @@ simulate: .venv/.ready
 	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 partition: .venv/.ready fetched
+	$(PY) -m pytest -m moment tests/ensembles
 	$(PY) -m tests.partition $(ARGS)
 
 chaos: .venv/.ready fetched

@@ -47,7 +47,7 @@ class Eager(random.Random):
 
 
 @pytest.mark.limit(240)
-@pytest.mark.slow("waits until sessions are due")
+@pytest.mark.moment
 async def test_no_lease_is_certain_in_a_session_that_came_back_while_the_server_ended_it_with_many(path: str) -> None:
     """Pitfall 86: the session is accepted and its writes are committed until its turn comes."""
     for creation in CREATIONS:
