@@ -39,7 +39,7 @@ async def until_printed(process: Process, *wanted: str) -> str:
     assert process.stdout is not None
     seen = []
     async for line in process.stdout:
-        assert b"Traceback" not in line
+        assert b"Traceback" not in line, (await process.stdout.read(4096)).decode()
         if any(each in line.decode() for each in wanted):
             return line.decode().rstrip("\n")
         seen.append(line.decode())

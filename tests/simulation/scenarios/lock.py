@@ -244,8 +244,8 @@ class LockScenario(HeldScenario):
             await asyncio.Event().wait()
 
     async def resume(self, player: Player) -> None:
-        """Hold again what was held last, if it was not lost or released."""
-        if player.held is None:
+        """Hold again what was held last, if it was not lost or released, and is no TryLock's."""
+        if player.held is None or isinstance(self, TryLockScenario):
             return
         try:
             lease = await Lock(player.zk, _PATH).adopt(*player.held)
