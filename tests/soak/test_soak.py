@@ -17,8 +17,7 @@ FLAT = {"MB": 30.0, "blocks": 100_000, **COUNTS}
 
 @pytest.mark.parametrize(("name", "a_round"), [*((name, 0.01) for name in COUNTS), ("blocks", 2), ("blocks", 10)])
 def test_what_grows_is_seen(name: str, a_round: float) -> None:
-    rounds = range(0, 1000, 50)
-    grown = [{**FLAT, "rounds": n, "seconds": 60.0 * n, name: FLAT[name] + a_round * n // 1} for n in rounds]
+    grown = [{**FLAT, "rounds": n, "seconds": n, name: FLAT[name] + a_round * n // 1} for n in range(0, 1000, 50)]
     assert [problem.partition(":")[0] for problem in verdict(grown)] == [name]
 
 

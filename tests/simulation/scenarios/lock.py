@@ -139,7 +139,8 @@ class HeldScenario(Scenario):
 
     async def do_remove(self, player: Player, step: Step) -> None:
         with passing():
-            for holder in (await self.locking(player, step.what).contenders())[:1]:
+            # A stranger's node may be unreadable.
+            for holder in [each for each in await self.locking(player, step.what).contenders() if each.token][:1]:
                 for guard in self.stage.guards:
                     guard.deleted(holder.path)
                 await holder.remove()
@@ -156,9 +157,11 @@ class HeldScenario(Scenario):
         shape = schedule.shape
         # A disk may stall, requests may wait for their order, a server may refuse some.
         patience = _FREE_WITHIN + 50 * (shape.flush + shape.ordering) + 2 * shape.stall
-        # A client whose chain is broken waits until the leader has ended its witness, twice at most.  When the disks of
-        # a quorum stall at a time, nothing is committed: sessions end, and their nodes stay until the leader ends them.
-        if schedule.faults or shape.stall or LONGEST * shape.flush > shape.tick:
+        # A client whose chain is broken, by a restart too, waits until the leader has ended its witness, twice at most.
+        # When the disks of a quorum stall at a time, nothing is committed: sessions end, and their nodes stay until the
+        # leader ends them.
+        restarts = any("restart" in each.kind for actor in schedule.actors for task in actor.tasks for each in task)
+        if schedule.faults or restarts or shape.stall or LONGEST * shape.flush > shape.tick:
             patience += 9 * _FREE_WITHIN + 2 * schedule.longest + 2 * 5 * shape.tick + shape.ending
         seen, since = -1, world.now
         while not await self.do_try(player, step):
