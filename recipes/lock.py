@@ -166,7 +166,7 @@ class Lock(LineLock[Lease]):
 
         Raises:
             LockLostError: if the lease was released or lost meanwhile: acquire the lock again.
-            RuntimeError: if its session is not this client's; if it is, or was, held in this process; or if it is no
+            RuntimeError: if its session was never this client's; if it is, or was, held in this process; or if it is no
                 lease, but the ticket of a client that waits.
             ValueError: if `lease_path` cannot be a lease of this lock; or if the session was resumed without its
                 `least_timeout`.

@@ -302,14 +302,19 @@ class Alarms:
 class KnownOfClient:
     """What one client knows of all lines.
 
+    Args:
+        session_id: Its session now.
+
     Attributes:
+        session_id: The session in which its first recipe was made: the one that it has resumed, if it has.
         lines: Each line, by its path.
         parents: The nodes that it takes for existing.
         unwatched: Leases whose node is to be watched in a moment.
         orders: Let one try at a path run at a time, by the path: kept as long as a TryLock uses them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, session_id: int) -> None:
+        self.session_id = session_id
         self.lines: dict[str, KnownLine] = {}
         self.parents: KnownParents = KnownParents()
         self.unwatched: Alarms = Alarms()
@@ -321,7 +326,7 @@ _OF_CLIENT: Final[WeakKeyDictionary[Client, KnownOfClient]] = WeakKeyDictionary(
 
 def known_of(zk: Client) -> KnownOfClient:
     """Return what `zk` knows."""
-    return _OF_CLIENT.get(zk) or _OF_CLIENT.setdefault(zk, KnownOfClient())
+    return _OF_CLIENT.get(zk) or _OF_CLIENT.setdefault(zk, KnownOfClient(zk.session_id))
 
 
 def line_of(zk: Client, path: str) -> KnownLine:

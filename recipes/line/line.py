@@ -206,6 +206,9 @@ class Line:
                 if node is None or node.stat.czxid != token:
                     raise LockLostError(path, _GONE)
                 if node.stat.ephemeral_owner != zk.session_id:
+                    # Only the client has given up the former session: the ensemble has not ended it yet.
+                    if node.stat.ephemeral_owner == known_of(zk).session_id:
+                        raise LockLostError(path, _GONE)
                     owner, ours = describe_session(node.stat.ephemeral_owner), describe_session(zk.session_id)
                     raise RuntimeError(f"the lease {path} belongs to the session {owner}, and this client has {ours}")
                 position = rules.position(name)

@@ -119,17 +119,21 @@ async def wait(zk: Client, other: Client) -> Any:
     ("prepare", "error", "match", "left"),
     [
         (write_over, LockLostError, "another client has written into it", 0),
+        (hold, LockLostError, "its session is over", 1),
         (hold_by_the_other, RuntimeError, "belongs to the session 0x[0-9a-f]+, and this client has 0x", 1),
         (wait, RuntimeError, "is no lease: it waits, and _c_.* comes before it", 2),
     ],
 )
 @in_virtual_time
-async def test_what_is_no_lease_of_this_session_is_refused_and_only_a_lost_one_is_removed(
+async def test_what_is_no_lease_of_this_session_is_refused_and_only_one_that_was_written_over_is_removed(
     prepare: Prepare, error: type[Exception], match: str, left: int
 ) -> None:
     async with resumed(prepare) as (_, zk, other, before):
+        lock = Lock(zk, P)
+        if prepare is hold:  # the client gives its session up and begins another one; the server has both
+            zk._session._expire("no server has answered")
         with pytest.raises(error, match=match):
-            await Lock(zk, P).adopt(before.path, before.token)
+            await lock.adopt(before.path, before.token)
         assert len(await line(other, P)) == left
 
 

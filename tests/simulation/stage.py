@@ -109,7 +109,8 @@ class Player:
             except zkwire.SessionExpiredError:
                 if not resumed:
                     raise
-                self.zk = await stack.enter_async_context(self._connecting({}))
+                resumed = {}  # a new client's session: nothing of the former process is in it
+                self.zk = await stack.enter_async_context(self._connecting(resumed))
             stage.clients[actor.name] = self.zk
             if resumed:
                 await stage.scenario.resume(self)
