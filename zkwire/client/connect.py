@@ -66,6 +66,8 @@ class _ConnectContext:
             )
 
     def _connect(self) -> Coroutine[Any, Any, Client]:
+        if self._is_used:
+            raise RuntimeError("the result of zkwire.connect(...) was awaited already: call zkwire.connect again")
         self._is_used = True
         return self._connected()
 

@@ -171,7 +171,7 @@ def test_the_class_of_clients_says_what_makes_them(recwarn: pytest.WarningsRecor
     assert not recwarn.list
 
 
-async def test_a_client_that_was_not_awaited_says_so() -> None:
+async def test_a_client_that_was_not_awaited_or_is_awaited_twice_says_so() -> None:
     not_awaited: Any = zkwire.connect("localhost")
     for name in ("get", "session_id"):
         with pytest.raises(AttributeError, match="await it, or use `async with`"):
@@ -179,3 +179,7 @@ async def test_a_client_that_was_not_awaited_says_so() -> None:
     assert not hasattr(not_awaited, "nothing")
     with pytest.warns(RuntimeWarning, match="never awaited"):
         del not_awaited
+    twice = zkwire.connect("127.0.0.1:1", within=0)
+    for error, message in ((TimeoutError, "no session"), (RuntimeError, "was awaited already")):
+        with pytest.raises(error, match=message):
+            await twice
