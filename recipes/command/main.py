@@ -95,8 +95,13 @@ def _add(top: common.Parser, name: str, text: str, names: str) -> common.Parser:
 
 def _run(options: argparse.Namespace) -> int | None:
     shows = _SHOWING.get("leader" if options.follow else options.name)
+    name = options.name
+    if shows and name == "elect":
+        name = "elect --follow"
+        for each in ("data", "grace", "quiet", "once"):
+            if getattr(options, each) is not options.parser.get_default(each):
+                raise ValueError(f"{name} takes no --{each}: it only shows who leads")
     if bool(options.command) is (shows is not None):
-        name = "elect --follow" if options.name == "elect" else options.name
         raise ValueError(f"{name} takes no command" if shows else "after --, write the command to run")
     zkwire.validate_path(options.path)
     if not 0 <= options.conflict_exit_code <= 255:

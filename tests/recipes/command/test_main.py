@@ -111,7 +111,6 @@ def test_exit_statuses(verb: str, hosts: str, path: str, tmp_path: Path, capfd: 
     ("arguments", "status", "message"),
     [
         (["show", "/a//b"], 2, "bad path '/a//b'"),
-        (["show", "/a", "--", "true"], 2, "show takes no command"),
         (["leader", "/a", "--", "true"], 2, "leader takes no command"),
         (["elect", "/a", "--follow", "--", "true"], 125, "elect --follow takes no command"),
         (["leader", "/no/leader"], 1, "/no/leader has no leader"),
@@ -184,6 +183,9 @@ def test_arguments_that_are_not_understood(words: str, capfd: Capture) -> None:
 def test_elect_follow_shows_the_leader_and_runs_nothing(capfd: Capture) -> None:
     with patch.dict("recipes.command.main._SHOWING", leader=AsyncMock(return_value=None)):
         assert zklock(capfd, "elect", "/a", "--follow") == (0, "", "")
+        for option in ("--data=", "--grace=0", "--quiet", "--once"):
+            error = f"zklock: elect --follow takes no {option.split('=')[0]}: it only shows who leads\n"
+            assert zklock(capfd, "elect", "/a", "--follow", option) == (125, "", error)
 
 
 def test_help_is_no_error(capfd: Capture) -> None:
