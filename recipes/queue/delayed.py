@@ -116,7 +116,8 @@ class Delayed:
         if self._refused_until is not None and now < self._refused_until:
             return False
         self._refused_until = None
-        if stat is None or not stat.data_length:
+        # Items that are known are listed again if another program has made `entries` again, without that data.
+        if stat is None or not (stat.data_length or self._due):
             return False
         try:
             return await self._move_due(stat)

@@ -88,6 +88,9 @@ class Nodes:
             await until_answered(self.zk, lambda: self._make(*more), repeats=True)
 
     async def _make(self, *more: str) -> None:
+        if await self.zk.exists(self.delayed) is not None:  # `entries` was deleted by hand: it must be marked again
+            with contextlib.suppress(zkwire.NodeExistsError):
+                await self.zk.create(self.entries, DELAYS, acl=self.acl)
         counting = (self.attempts, self.failed) if self.max_attempts else ()
         for path in (self.entries, self.taken, *counting, *more):
             await self.zk.ensure_path(path, acl=self.acl)
