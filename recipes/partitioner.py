@@ -219,7 +219,8 @@ class Partitioner(BackgroundBlock, Generic[P]):
         NodeExistsError: on entering, if the name is taken and `within` is 0; by cancelling the block, later.
         TimeoutError: on entering, if it is still taken after `within` seconds.
         TypeError: by cancelling the block, as ValueError and all that `divide` raises, if it returns no collection, or
-            something that is none of the partitions.  They are handed back when the body has ended.
+            something that is none of the partitions.  They are handed back when the body has ended.  From a
+            ZooKeeperError or CancelledError of `divide` a RuntimeError is raised.
         SessionExpiredError: if the client does not renew its session.
         ServerError: if the server refuses what Group and Lock need.
 

@@ -122,7 +122,7 @@ class Cache:
         where: Which nodes below `path` belong to it, None for all: a function that is given a path, as `get` takes it,
             and returns whether the node is kept.  One that is left out is not read, and nothing below it is asked for.
             The answer for a path must never change.  An error that it raises ends the cache: entering, `changes` and
-            the end of the block raise it.
+            the end of the block raise it, or a RuntimeError from a ZooKeeperError or CancelledError.
         data: Whether the nodes' data is read.  If not, each `node.data` is b"", `stat.data_length` shows how much there
             is, and a change of the data is reported by the Stat alone.  Servers before 3.8.4 and 3.9.2 give the Stat
             also of nodes that may not be read.
@@ -271,7 +271,8 @@ class Cache:
                     for work in (self._follow_events(events), self._follow_states(bound), self._read()):
                         tasks.create_task(work)
             except BaseExceptionGroup as errors:
-                raise errors.exceptions[0] from None
+                first = errors.exceptions[0]
+                raise first from first.__cause__
 
     async def _follow_events(self, events: zkwire.EventStream) -> None:
         while True:

@@ -9,9 +9,12 @@ from collections.abc import Callable
 from inspect import iscoroutinefunction
 from math import inf
 from types import UnionType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-F = TypeVar("F", bound=Callable[..., Any])
+from zkwire import ZooKeeperError
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def current_task() -> asyncio.Task[Any]:
@@ -65,15 +68,28 @@ def checked_data(data: bytes) -> bytes:
     return data
 
 
-def checked_function(what: str, function: F | None) -> F | None:
-    """Return `function` if it can be called and asked for its result, without `await`, or is None.
+def checked_function(what: str, function: Callable[P, T] | None) -> Callable[P, T] | None:
+    """Return a function that calls `function`, a user's, in a task of ours; None if it is None.
+
+    A CancelledError would be taken for that task's own cancellation, and a ZooKeeperError for the server's or the
+    session's: if `function` raises one, a RuntimeError is raised from it.  All its other errors are raised as they are.
 
     Raises:
-        TypeError: if it is anything else: the coroutine of an async function would be taken for its result.
+        TypeError: if it cannot be called, or is async: its coroutine would be taken for its result.
     """
-    if function is not None and (not callable(function) or iscoroutinefunction(function)):
+    if function is None:
+        return None
+    # An object with `async def __call__` is no coroutine function itself.
+    if not callable(function) or iscoroutinefunction(function) or iscoroutinefunction(type(function).__call__):
         raise TypeError(f"{what} is a function that is not async, or None, not {function!r}")
-    return function
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except (asyncio.CancelledError, ZooKeeperError) as error:
+            raise RuntimeError(f"{what} has raised {error!r}") from error
+
+    return call
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

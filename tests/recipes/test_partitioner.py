@@ -235,14 +235,15 @@ async def test_the_locks_exclude_whatever_divide_returns() -> None:
         (["a", "c"], ValueError, "'c', which is no partition of /recipe"),
         ([["a"]], TypeError, "unhashable"),
         (KeyError("mine"), KeyError, "mine"),
+        (asyncio.CancelledError(), RuntimeError, "divide has raised CancelledError"),
     ],
-    ids=["a text", "an iterator", "unknown", "unhashable", "an error"],
+    ids=["a text", "an iterator", "unknown", "unhashable", "an error", "a cancellation"],
 )
 async def test_a_wrong_divide_ends_its_own_block_and_the_locks_are_held_until_the_body_has_ended(
     returned: Any, error: type[Exception], message: str
 ) -> None:
     def divide(name: str, weights: dict[str, int], partitions: list[str]) -> Any:
-        if len(weights) > 1 and isinstance(returned, Exception):
+        if len(weights) > 1 and isinstance(returned, BaseException):
             raise returned
         return {"a", "b"} if len(weights) == 1 else returned
 
