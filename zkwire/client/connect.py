@@ -1,5 +1,6 @@
 """The function `connect`: checks its options, opens a session and returns the Client."""
 
+import asyncio
 import random
 import ssl as tls
 import warnings
@@ -18,11 +19,20 @@ from zkwire.session.request_queue import REQUEST_LIMIT
 from zkwire.session.sasl import DigestMD5, SaslMechanism
 from zkwire.session.session import REPLY_LIMIT, Session
 from zkwire.session.transport import OpenLink
-from zkwire.wire import timing
-from zkwire.wire.records import printed
+from zkwire.wire import requests, timing
+from zkwire.wire.jute import prepare
+from zkwire.wire.records import WatcherEvent, printed
 
 _PASSWORD_BYTES: Final = 16
 _LEAST_LIMIT: Final = 1024  # bytes: room for the client's own requests and their replies
+# What a lock sends that waits for others.
+_OF_LOCKS: Final = (
+    requests.CreateContainerRequest,
+    requests.Create2Request,
+    requests.GetChildrenRequest,
+    requests.GetDataRequest,
+    requests.DeleteRequest,
+)
 _MOST_LIMIT: Final = 2**31 - 1  # bytes: the wire counts them in 32 bits
 
 
@@ -80,6 +90,10 @@ async def _connected(
     session = Session(**options)
     identities = (options["sasl"] is not None) + has_tls
     rng, is_resumed = options["rng"], options["session_id"] != 0
+    if options["locks"]:
+        # Not at the first acquire, for which others may wait, but while the servers make the session.
+        replies = (each.reply for each in _OF_LOCKS)
+        asyncio.get_running_loop().call_soon(prepare, (*_OF_LOCKS, WatcherEvent), (*replies, WatcherEvent))
     del options  # a traceback with local variables must not show the session's password
     try:
         await session.wait_started(within)

@@ -29,7 +29,7 @@ GetDataReply, which is a Buffer and a Stat, the generated decoder is in essence
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from inspect import get_annotations
 from typing import Any, ClassVar, NoReturn, TypeAlias, TypeVar, dataclass_transform, get_args
@@ -50,7 +50,7 @@ class _FieldsOnFirstUse:
 
         cls = _described(used, AttributeError)
         twin: Any = make_dataclass(cls.__name__, cls._types.items(), frozen=cls._is_frozen)
-        cls.__init__ = _make_init(cls)  # what `inspect.signature` shows
+        _initialiser(cls)  # what `inspect.signature` shows
         cls.__dataclass_params__ = twin.__dataclass_params__
         cls.__dataclass_fields__ = twin.__dataclass_fields__
         return twin.__dataclass_fields__
@@ -67,8 +67,7 @@ class Record:
     __dataclass_fields__: ClassVar[Any] = _FieldsOnFirstUse()
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        cls = _described(type(self))
-        cls.__init__ = _make_init(cls)
+        _initialiser(type(self))
         self.__init__(*values, **named)  # type: ignore[misc]
 
     @classmethod
@@ -78,10 +77,7 @@ class Record:
         Raises:
             DecodeError: If the bytes do not fit the declaration.
         """
-        described = _described(cls)
-        decode = _make_decoder(described, described._codecs)
-        described.decode = staticmethod(decode)
-        return decode(data, at)
+        return _decoder(cls)(data, at)
 
     def encode(self) -> bytes:
         """Return the record's bytes.
@@ -211,12 +207,41 @@ def _make_init(cls: type[Any]) -> Callable[..., None]:
     return made
 
 
+def prepare(sent: Iterable[type[Record]], received: Iterable[type[Record]]) -> None:
+    """Make the methods of these records now, when there is time, rather than at their first use.
+
+    Args:
+        sent: Records that will be made and encoded.
+        received: Records that will be decoded.
+    """
+    for cls in sent:
+        _initialiser(cls)
+        _encoder(cls)
+    for cls in received:
+        _decoder(cls)
+
+
+def _initialiser(used: type[Record]) -> None:
+    """Give a record its `__init__`, if it is missing."""
+    cls = _described(used)
+    if "__init__" not in cls.__dict__:
+        cls.__init__ = _make_init(cls)
+
+
 def _encoder(used: type[Record]) -> primitives.Encoder:
     """Return the encoder of a record, which is made if it is missing."""
     cls = _described(used)
     if "encode" not in cls.__dict__:
         cls.encode = _make_encoder(cls.__name__, cls._codecs)
     return cls.encode  # type: ignore[no-any-return]
+
+
+def _decoder(used: type[Record]) -> primitives.Decoder:
+    """Return the decoder of a record, which is made if it is missing."""
+    cls = _described(used)
+    if "decode" not in cls.__dict__:
+        cls.decode = staticmethod(_make_decoder(cls, cls._codecs))
+    return cls.decode  # type: ignore[no-any-return]
 
 
 def _decode(cls: type[Any], data: bytes, at: int) -> tuple[Any, int]:
