@@ -5,6 +5,8 @@ and no task stays, the recipe can be used
 as before, and the result is as without the fault, or an error is raised.
 """
 
+from typing import Any
+
 import pytest
 
 from tests.recipes.plays import locks, others, queues
@@ -28,6 +30,11 @@ def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.line.lease._UNWATCHED", 0.001)
 
 
+def scene_of(entry: Entry) -> dict[str, Any]:
+    """What each play is given of an entry."""
+    return {"prepare": entry.prepare, "afterwards": entry.afterwards or entry.act, "stays": entry.stays}
+
+
 @pytest.mark.parametrize("entry", parameters(ENTRIES, CUT))
 async def test_its_connection_is_cut_at_every_request(entry: Entry) -> None:
     await cut_at_every_step(entry.act, prepare=entry.prepare, stays=entry.stays, at_least=entry.steps)
@@ -35,46 +42,19 @@ async def test_its_connection_is_cut_at_every_request(entry: Entry) -> None:
 
 @pytest.mark.parametrize("entry", parameters(ENTRIES, CANCEL))
 async def test_it_is_cancelled_at_every_turn(entry: Entry) -> None:
-    await cancel_at_every_moment(
-        entry.act,
-        prepare=entry.prepare,
-        afterwards=entry.afterwards or entry.act,
-        stays=entry.stays,
-        most=entry.most,
-    )
+    await cancel_at_every_moment(entry.act, **scene_of(entry), most=entry.most)
 
 
 @pytest.mark.parametrize("entry", parameters(ENTRIES, EXPIRE))
 async def test_its_session_expires_at_every_request(entry: Entry) -> None:
-    await expire_at_every_step(
-        entry.act,
-        prepare=entry.prepare,
-        afterwards=entry.afterwards or entry.act,
-        stays=entry.stays,
-        at_least=entry.steps,
-        may_raise=entry.lost,
-    )
+    await expire_at_every_step(entry.act, **scene_of(entry), at_least=entry.steps, may_raise=entry.lost)
 
 
 @pytest.mark.parametrize("entry", parameters(ENTRIES, REFUSE))
 async def test_each_request_is_refused_for_the_moment(entry: Entry) -> None:
-    await refuse_at_every_step(
-        entry.act,
-        ThrottledError,
-        prepare=entry.prepare,
-        afterwards=entry.afterwards or entry.act,
-        stays=entry.stays,
-        at_least=entry.steps,
-    )
+    await refuse_at_every_step(entry.act, ThrottledError, **scene_of(entry), at_least=entry.steps)
 
 
 @pytest.mark.parametrize("entry", parameters(ENTRIES, FORBID))
 async def test_each_request_is_forbidden(entry: Entry) -> None:
-    await refuse_at_every_step(
-        entry.act,
-        NoAuthError,
-        prepare=entry.prepare,
-        afterwards=entry.afterwards or entry.act,
-        stays=entry.stays,
-        may_raise=(NoAuthError, *entry.lost),
-    )
+    await refuse_at_every_step(entry.act, NoAuthError, **scene_of(entry), may_raise=(NoAuthError, *entry.lost))
