@@ -11,11 +11,10 @@ from math import inf
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from recipes.common.numbers import next_number
-from recipes.common.retrying import read_synced, result
+from recipes.common.retrying import read_synced
 from recipes.common.single_flight import SingleFlight
 from recipes.common.warn_once import WarnOnce
-from recipes.line.position import Ranking
+from recipes.line.position import Ranking, ranked
 from recipes.line.ticket import is_ticket
 from zkwire import Client, GetChildrenAndStat, GetData, ServerError, Stat, ancestors, join_path
 
@@ -72,16 +71,19 @@ class KnownLine:
 
         The tickets that call at the same time, and read the same, share the answers.
 
+        Args:
+            others: Reads of the line's node.  All is asked again if its data has changed since the list.
+
         Raises:
             ServerError: if the server refuses the list; a line whose node is missing is empty.
         """
 
         async def list_children(_: int) -> list[Any]:
-            listed, *answers = await read_synced(zk, self.path, GetChildrenAndStat(self.path), *others)
-            if result(listed) is None:  # what it raises is not shared: each ticket has an error of its own
-                return [Ranking(()), *answers]
-            names, stat = listed
-            return [Ranking(names, next_number(stat)), *answers]
+            while True:
+                listed, *answers = await read_synced(zk, self.path, GetChildrenAndStat(self.path), *others)
+                children = ranked(listed)  # what it raises is not shared: each ticket has an error of its own
+                if all(map(children.is_of, answers)):
+                    return [children, *answers]
 
         return await self._flights.setdefault(bool(others), SingleFlight()).share(list_children)
 

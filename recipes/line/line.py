@@ -29,10 +29,11 @@ from recipes.common.this_process import or_described
 from recipes.line.diagnostics import describe_session, diagnose_before
 from recipes.line.known import KnownLine, known_of, line_of
 from recipes.line.lease import WRITTEN_OVER, LockLostError
+from recipes.line.position import ranked
 from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode
 from recipes.line.ticket_data import HashChain
-from recipes.line.waiting import EvictedError, Rules, WaitingTicket, certify, ranked
-from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetData, Node, join_path
+from recipes.line.waiting import EvictedError, Rules, WaitingTicket, certify
+from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetChildrenAndStat, GetData, Node, join_path
 
 _GONE: Final = "it was released, or its session is over, or another client has deleted it"
 
@@ -253,7 +254,7 @@ class Line:
         return waiting
 
     async def _children_with(self, name: str, answers: list[Any]) -> list[Any]:
-        """Return a list of the children that was read after `name` was created, and the number of slots after that.
+        """Return a list of the children that was read after `name` was created, and the number of slots.
 
         Args:
             answers: What was read in the write of the create, if anything.  If the answer to the create was lost,
@@ -286,13 +287,13 @@ class Line:
         parents = self._parents.to_create(self.path, loop.time()) if makes_parents else []
         while True:
             acl = self._ticket_acl()
-            operations: list[Create | GetChildren | GetData] = [
+            operations: list[Create | GetChildren | GetChildrenAndStat | GetData] = [
                 *map(self._create_parent, parents),
                 Create(name, self.data, ephemeral=True, sequential=True, acl=acl, recover=True),
             ]
             lists = not known.is_busy
             if lists:
-                operations += [GetChildren(self.path), *self._rules.reads_slots()]
+                operations += self._rules.reads_line()
             known.lists += lists
             known.makers += bool(parents)
             try:

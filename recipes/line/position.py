@@ -8,9 +8,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
-from typing import Final
+from typing import Any, Final
 
 import zkwire
+from recipes.common.numbers import next_number
+from zkwire import Node, Stat
 
 _HALF: Final = 2**31  # of the circle of sequence numbers
 _PERMITS: Final = re.compile(r"-permits-([1-9][0-9]{0,9})-")
@@ -39,13 +41,17 @@ class Ranking:
 
     Args:
         names: The children, in any order.
+        parent: The Stat of the line's node at the moment of the list, if the list has brought it.
+
+    Attributes:
         next_number: The number of the next ticket, if the list has brought it.
     """
 
-    __slots__ = ("_blockers", "_names", "next_number")
+    __slots__ = ("_blockers", "_mzxid", "_names", "next_number")
 
-    def __init__(self, names: Iterable[str], next_number: int = 0) -> None:
-        self.next_number: int = next_number
+    def __init__(self, names: Iterable[str], parent: Stat | None = None) -> None:
+        self.next_number: int = 0 if parent is None else next_number(parent)
+        self._mzxid = 0 if parent is None else parent.mzxid
         self._names = dict.fromkeys(names)
         self._blockers: dict[Callable[[str], bool], _Circle] = {}
 
@@ -54,6 +60,13 @@ class Ranking:
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
+
+    def is_of(self, parent: object) -> bool:
+        """Return whether the line's node had the data of `parent`, the answer to a read, at the moment of the list.
+
+        No two writes of the data have the same zxid.  A refusal of the read shows no data: then it is True.
+        """
+        return not isinstance(parent, Node) or parent.stat.mzxid == self._mzxid
 
     def before(self, name: str, blocks: Callable[[str], bool]) -> tuple[list[str], int]:
         """Return the contenders for which `blocks` is true, in their order, and how many of them come before `name`.
@@ -74,6 +87,19 @@ class Ranking:
             for blocks, circle in self._blockers.items():
                 if blocks(name):
                     circle.remove(name)
+
+
+def ranked(answer: Any) -> Ranking:
+    """Return what a list of the children, with their parent's Stat or without, has shown.
+
+    Raises:
+        ServerError: if the server has refused the list.
+    """
+    if isinstance(answer, zkwire.NoNodeError):
+        return Ranking(())  # sent again after a reconnect, and meanwhile another client has deleted the whole line
+    if isinstance(answer, BaseException):
+        raise answer
+    return Ranking(*answer) if isinstance(answer, tuple) else Ranking(answer)
 
 
 class _Circle:
@@ -148,7 +174,7 @@ class Position:
 
         A list that is out of date does no harm: it can only show too many blockers, never too few.
         """
-        return self._is_informed and not self.is_gone and self._count + len(self._last) < self._slots
+        return self.is_informed and not self.is_gone and self._count + len(self._last) < self._slots
 
     @property
     def is_free(self) -> bool:
@@ -158,10 +184,11 @@ class Position:
     @property
     def is_armed(self) -> bool:
         """Whether the next departure of a blocker makes the ticket own, and is certain to be noticed."""
-        return self._is_informed and self._remaining == self._slots and self._watched.issuperset(self.before)
+        return self.is_informed and self._remaining == self._slots and self._watched.issuperset(self.before)
 
     @property
-    def _is_informed(self) -> bool:
+    def is_informed(self) -> bool:
+        """Whether a list and the number of slots are known."""
         return self._is_listed and self._knows_slots
 
     @property
@@ -230,7 +257,7 @@ class Position:
         Args:
             names: From a list that is newer than this ticket's, without those whose deletion was reported.
         """
-        if not (self.needs_list and self._is_informed) or self._unreadable or self.name not in names:
+        if not (self.needs_list and self.is_informed) or self._unreadable or self.name not in names:
             return
         blockers, count = names.before(self.name, self._blocks)
         if count <= self._slots + self._ahead:
@@ -336,7 +363,7 @@ class WeighedPosition(Position):
     @property
     def is_armed(self) -> bool:
         """Whether the next departure can make the ticket own, and is certain to be noticed."""
-        if not self._is_informed or self._remaining > self._slots or not self._watched.issuperset(self.before):
+        if not self.is_informed or self._remaining > self._slots or not self._watched.issuperset(self.before):
             return False
         most = max(map(permits_of, self.before), default=0)
         return self._taken - most < self._slots <= self._taken

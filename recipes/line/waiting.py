@@ -14,9 +14,9 @@ from recipes.common.retrying import any_transient, pause, pause_if_transient, re
 from recipes.line import ticket_data
 from recipes.line.diagnostics import diagnose_before, diagnose_read
 from recipes.line.known import KnownLine, Subscription
-from recipes.line.position import Position, Promises, Ranking, WeighedPosition, every_contender
+from recipes.line.position import Position, Promises, Ranking, WeighedPosition, every_contender, ranked
 from recipes.line.ticket import ASKED, Ticket, is_ticket, yield_processor
-from zkwire import Client, GetChildren, GetData, Node, Sync, WatchEventType, WatchSet, join_path
+from zkwire import Client, GetChildren, GetChildrenAndStat, GetData, Node, Sync, WatchEventType, WatchSet, join_path
 
 _log = logging.getLogger(__name__)
 
@@ -51,12 +51,17 @@ class Rules(NamedTuple):
     looks_first: bool = False
 
     def reads_slots(self) -> list[GetData]:
-        """Return the request for the number of slots if it is in the line's node.
-
-        It is sent after the list of the children.  In the other order the number could shrink, and a holder leave,
-        between the two reads: the ticket would then count the few blockers against the old, greater number.
-        """
+        """Return the request for the number of slots if it is in the line's node."""
         return [] if isinstance(self.slots, int) else [GetData(self.known.path)]
+
+    def reads_line(self) -> list[GetChildren | GetChildrenAndStat | GetData]:
+        """Return the requests for the children and, if it is in the line's node, for the number of slots.
+
+        Then the list brings the Stat of that node, which shows whether the number was the same at the moment of the
+        list (see WaitingTicket._take_list).
+        """
+        path, slots = self.known.path, self.reads_slots()
+        return [GetChildrenAndStat(path), *slots] if slots else [GetChildren(path)]
 
     def position(self, name: str) -> Position:
         """Return the position of the ticket `name`, of which nothing is known yet."""
@@ -64,7 +69,7 @@ class Rules(NamedTuple):
             return Position(name, blocks=self.blocks, slots=self.slots, ahead=self.ahead)
         return WeighedPosition(name, blocks=self.blocks, slots=None, ahead=self.ahead)
 
-    async def leave_out(self, zk: Client, position: Position) -> None:
+    async def leave_out(self, zk: Client, position: Position) -> bool:
         """Read the first blockers of `position`, as many as there are slots, and leave out those that do not block.
 
         For a caller that does not wait.  A blocker is read only if it has made a try fail before: in general it is a
@@ -72,12 +77,16 @@ class Rules(NamedTuple):
         For each one that is left out the next one is read.  With `ignores_shared` a single blocker is read each time,
         because it may have let readers in: of several blockers one at least is not a holder, and only a holder does so.
 
+        Returns:
+            Whether one has left since the list: by now the number of slots may be another, or the ticket's node gone.
+
         Raises:
             ServerError: if the server refuses to show a blocker, but for one that this client must not read: that one
                 goes on blocking.
         """
+        has_left = False
         if position.is_free:
-            return
+            return has_left
         path, known = self.known.path, self.known
         to_read = known.to_read(position.first, at_once=self.looks_first)
         if self.ignores_shared and len(position.before) == 1:
@@ -88,6 +97,7 @@ class Rules(NamedTuple):
             has_foreign = False
             for name, node in zip(to_read, nodes, strict=True):
                 if isinstance(node, zkwire.NoNodeError):
+                    has_left = True
                     position.departed(name)
                 elif isinstance(node, Node) and not is_ticket(node.stat):
                     has_foreign = True
@@ -105,6 +115,7 @@ class Rules(NamedTuple):
                     position.departed(name)
             to_read = [] if position.is_free else [name for name in position.first if name not in seen]
             seen.update(to_read)
+        return has_left
 
 
 class WaitingTicket:
@@ -161,7 +172,9 @@ class WaitingTicket:
         """
         position = self._position
         try:
-            await self._rules.leave_out(self._zk, position)
+            has_left = await self._rules.leave_out(self._zk, position)
+            if (has_left and position.is_free) or not position.is_informed:
+                await self._look_again()
             for _ in range(_LOOKS_AGAIN):
                 if not position.is_free and position.name < min(position.before):
                     await self._look_again()
@@ -369,10 +382,16 @@ class WaitingTicket:
             position.departed(name)
 
     def _take_list(self, children: Ranking, *slots: Any) -> None:
-        """Take in a list of the line, and the number of slots that was read after it."""
+        """Take in a list of the line, and the number of slots that was read in the same write.
+
+        Nothing watches the ticket's own node yet.  If the number has changed since the list, the node may have been
+        deleted before that: then the ticket does not own before the number is read again, after its own node.
+        """
         self._position.listed(children)
         for node in slots:
             self._take_slots(node, is_watched=False)
+            if not children.is_of(node):
+                self._position.slots_changed()
 
     def _take_slots(self, node: Any, *, is_watched: bool) -> None:
         if isinstance(node, zkwire.NoNodeError):
@@ -427,19 +446,6 @@ class WaitingTicket:
                 elif not isinstance(error, zkwire.BadVersionError | zkwire.NoAuthError):
                     raise
             self._promises.forget(name)
-
-
-def ranked(answer: Any) -> Ranking:
-    """Return what a list of the children has shown.
-
-    Raises:
-        ServerError: if the server has refused the list.
-    """
-    if isinstance(answer, zkwire.NoNodeError):
-        return Ranking(())  # sent again after a reconnect, and meanwhile another client has deleted the whole line
-    if isinstance(answer, BaseException):
-        raise answer
-    return Ranking(answer)
 
 
 async def certify(zk: Client) -> None:

@@ -75,13 +75,17 @@ class Setup:
 
 
 class Moment(NamedTuple):
-    """The history after one change: the change, and what there is then.  `live` and `shared` are sets of bits."""
+    """The history after one change: the change, and what there is then.
+
+    `live` and `shared` are sets of bits; `resized`, how often the number of slots has changed.
+    """
 
     what: str
     who: int
     live: int
     shared: int
     slots: int
+    resized: int = 0
 
 
 # "answer" or an event's name, the answer or the type, the server's moment, the request that is answered.
@@ -372,6 +376,7 @@ class Line:
             now.live & ~bit if what == "delete" else now.live | bit if what == "create" else now.live,
             now.shared | bit if what == "downgrade" else now.shared,
             self.setup.sizes[world.resized] if what == "resize" else now.slots,
+            spent.get("resized", now.resized),
         )
         entitled = sum(
             1 << place for place in self.setup.real if after.live >> place & 1 and self._is_entitled(place, after)
@@ -437,9 +442,10 @@ class Line:
                 self._lists[moment.live] = tuple(
                     each for place, each in enumerate(self.names) if moment.live >> place & 1
                 )
-            return self._lists[moment.live]
+            names = self._lists[moment.live]
+            return names if what == LIST else (moment.resized, *names)
         if name == NUMBER:
-            return "number", moment.slots
+            return "number", moment.slots, moment.resized
         place = self._place[name]
         if not moment.live >> place & 1:
             return GONE
@@ -458,12 +464,14 @@ class Line:
         (name, what, at, asked), inbox = player.inbox[0], player.inbox[1:]
         player = player._replace(inbox=inbox)
         if name == NUMBER:
-            # From now on the tickets know of this change: that they were entitled by an older number does not count.
+            # From now on the tickets that watch it know of this change: that they were entitled by an older number does
+            # not count.
             since = world.history[at:]
             entitled = sum(
                 1 << place
-                for place in self._clients[client]
-                if any(each.live >> place & 1 and self._is_entitled(place, each) for each in since)
+                for number, place in enumerate(self._clients[client])
+                if player.entitled >> place & (not table.is_registered(player.state, number, NUMBER))
+                or any(each.live >> place & 1 and self._is_entitled(place, each) for each in since)
             )
             player = player._replace(entitled=entitled)
         if asked is not None:

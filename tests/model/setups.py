@@ -17,6 +17,7 @@ SETUPS: Final = {
     "a reader before a writer": Setup((WRITE, READ, WRITE), (1,), reconnects=1, downgrades=1),
     "a writer behind readers": Setup((READ, WRITE, READ, WRITE), (3,), reconnects=1),
     "a semaphore that shrinks and grows": Setup((LOCK,) * 2, (1,), slots=2, sizes=(1, 2), reconnects=1, evictions=1),
+    "a semaphore that grows, with an operator": Setup((LOCK,) * 2, (1,), sizes=(2,), reconnects=1, evictions=1),
     "a semaphore, behind two permits at once": Setup((TWO, LOCK, LOCK), (2,), slots=3, sizes=(2,), reconnects=1),
     "a semaphore, two permits at once": Setup((LOCK, TWO, TWO), (2,), slots=3, sizes=(2,)),
     "a lock, two tickets of a client": Setup((LOCK,) * 5, (3, 4), together=True, settled=True),
@@ -41,7 +42,6 @@ MORE: Final = {
     "a reader behind writers": Setup((WRITE, READ, WRITE, READ), (3,), reconnects=1, downgrades=1),
     "a reader, with shared looks": Setup((WRITE, READ, WRITE, READ), (3,), reconnects=1, downgrades=1, shares=True),
     "a semaphore, with shared looks": Setup((LOCK,) * 3, (2,), slots=2, sizes=(1,), reconnects=1, shares=True),
-    "a semaphore that grows": Setup((LOCK,) * 4, (3,), slots=1, sizes=(2,)),
     "a reader before a writer, with an operator": Setup(
         (WRITE, READ, WRITE), (1,), reconnects=1, downgrades=1, evictions=1
     ),

@@ -21,6 +21,7 @@ from unittest.mock import patch
 import zkwire
 from recipes.line import ticket_data, waiting
 from recipes.line.known import CachedChildren
+from recipes.line.position import ranked
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting import EvictedError, Rules, WaitingTicket
 from zkwire import GetChildren, GetChildrenAndStat, GetData, Sync, WatchEvent, WatchEventType
@@ -220,8 +221,9 @@ class WaitingTable:
         ticket = self._states[state].tickets[number]
         if ticket is None or ticket.waiting is None or ticket.watches.was_rearmed:
             return None
-        position = ticket.waiting._position
-        return frozenset(position.before) if position.is_watched and position._is_listed else None
+        position, events = ticket.waiting._position, [event.path for event in ticket.watches.events]
+        is_known = position.is_watched and position._is_listed and _path(position.name) not in events
+        return frozenset(position.before) if is_known else None
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -229,8 +231,7 @@ class WaitingTable:
         """A ticket sends its create, and the reads behind it."""
 
         def take(known: _State) -> None:
-            operations: list[Operation] = [GetChildren(_LINE), *self._rules[number].reads_slots()]
-            reads = (_request(read, number) for read in operations)
+            reads = (_request(read, number) for read in self._rules[number].reads_line())
             known.tickets[number] = _Ticket(None, ((CREATE, self._names[number], number), *reads))
 
         return self._step(state, ("enter", number), take)
@@ -372,7 +373,7 @@ class WaitingTable:
         node = TicketNode(_path(name), name, 1, _SESSION)
         ticket = Ticket(node, cast(Any, self._removal), cast(Any, Watches()))
         children, *slots = answers
-        return WaitingTicket(cast(Any, self._zk), self._rules[number], ticket, waiting.ranked(children), *slots)
+        return WaitingTicket(cast(Any, self._zk), self._rules[number], ticket, ranked(children), *slots)
 
     def _forked(self, known: _State) -> _State:
         copied: _State = _copied(known, {id(each): each for each in self._shared})
@@ -424,17 +425,17 @@ def _result(request: Request, answer: Answer) -> Any:
             return None
         case "list", names:
             return list(names)
-        case "list and stat", names:
-            return list(names), _node(b"").stat
-        case _, ("number", number):
-            return _node(b"%d" % cast(int, number))
+        case "list and stat", (resized, *names):
+            return names, _node(b"", cast(int, resized)).stat
+        case _, ("number", number, resized):
+            return _node(b"%d" % cast(int, number), cast(int, resized))
         case _:
             return _node(ticket_data.shared("0" * 64, b"") if answer == SHARED else b"")
 
 
-def _node(data: bytes) -> zkwire.Node:
+def _node(data: bytes, resized: int = 0) -> zkwire.Node:
     # Version 0: a change of the ticket's own data is one that it goes on after.
-    return zkwire.Node(data, zkwire.Stat(1, 1, 0, 0, 0, 0, 0, _SESSION, len(data), 0, 1))
+    return zkwire.Node(data, zkwire.Stat(1, 1 + resized, 0, 0, 0, 0, 0, _SESSION, len(data), 0, 1))
 
 
 def _copied(value: Any, memo: dict[int, Any]) -> Any:
