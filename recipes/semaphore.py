@@ -48,21 +48,17 @@ class PermitsError(ValueError):
         self.at_once = at_once
 
     def __str__(self) -> str:
+        number = self.stored.decode(errors="replace") if self.stored else str(self.asked)
+        has = f"the semaphore {self.path} has {number} permit{'' if number == '1' else 's'}"
         if self.at_once is not None:
-            return (
-                f"the semaphore {self.path} has {self.stored.decode() if self.stored else self.asked} permits, and"
-                f" {self.at_once} at once are wanted: want fewer, or change the number with resize"
-            )
+            return f"{has}, and {self.at_once} at once are wanted: want fewer, or change the number with resize"
         if not self.stored:
             return f"the semaphore {self.path} has no number of permits yet: give one"
         if parse_permits(self.stored) is None:
             return (
                 f"the node {self.path} is not a semaphore: its data, {self.stored[:40]!r}, is not a number of permits"
             )
-        return (
-            f"the semaphore {self.path} has {self.stored.decode()} permits, not {self.asked}: give that number, or None"
-            " to use the stored one, or change it with resize"
-        )
+        return f"{has}, not {self.asked}: give that number, or None to use the stored one, or change it with resize"
 
 
 class _NoNumberError(Exception):

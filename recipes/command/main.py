@@ -26,8 +26,8 @@ from zkwire.command import output
 
 
 def duration(text: str) -> float:
-    """Return the number of seconds in `text`, 0 or more; argparse reports the ValueError of anything else."""
-    return 0.0 if float(text) == 0 else common.seconds(text)
+    """Return the number of seconds in `text`, 0 or more, as `common.seconds` does."""
+    return common.seconds(text, "a number of seconds, 0 or more", least=0.0)
 
 
 _SECONDS: Final = {"type": duration, "metavar": "SECONDS"}
@@ -88,6 +88,7 @@ def _add(top: common.Parser, name: str, text: str, names: str) -> common.Parser:
     common.add_arguments(command, names, _ARGUMENTS)
     failed = None if shows else running.FAILED
     command.misused = failed or common.MISUSED
+    command.advice = "" if shows else "; the command to run stands after --"
     common.add_connection_options(command, bound="--connect-within", session_timeout=10.0 if shows else 30.0)
     command.set_defaults(name=name, parser=command, failed=failed)
     return command

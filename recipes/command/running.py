@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import errno
 import json
+import logging
 import os
 import shutil
 import signal
@@ -22,7 +23,7 @@ from recipes.command import kernel, supervisor
 from recipes.common import this_process
 from recipes.line.diagnostics import describe_session
 from recipes.line.locking import Locking
-from zkwire import Client, ZooKeeperError
+from zkwire import Client, NoAuthError, ZooKeeperError
 from zkwire.command import output
 from zkwire.command.options import CommandError, beside, connected, tell_connection
 
@@ -222,7 +223,12 @@ async def _with_session(options: argparse.Namespace, orders: socket.socket, sign
             command.grace = min(GRACE, most) if options.grace is None else options.grace
             if command.grace > most:
                 raise ValueError(f"--grace may be {most:g} at most with a session timeout of {zk.session_timeout:g} s")
-            with contextlib.nullcontext() if options.quiet else beside(tell_connection(zk, "zklock")):
+            with contextlib.ExitStack() as telling:
+                if not options.quiet:
+                    telling.enter_context(beside(tell_connection(zk, "zklock")))
+                    log, handler = logging.getLogger("recipes"), _Warnings(logging.WARNING)
+                    log.addHandler(handler)
+                    telling.callback(log.removeHandler, handler)
                 await _hold(zk, options, command)
     except asyncio.CancelledError:
         if command.ended is None:
@@ -234,10 +240,9 @@ async def _with_session(options: argparse.Namespace, orders: socket.socket, sign
     return command.ended.exit_status
 
 
-def _lock(zk: Client, options: argparse.Namespace) -> tuple[str, Locking[Any]]:
+def _lock(zk: Client, options: argparse.Namespace, own: bytes) -> tuple[str, Locking[Any]]:
     """Return what the options name, and what it is called."""
-    name = os.path.basename(options.command[0])
-    data = this_process.describe(name) if options.data is None else os.fsencode(options.data)
+    data = own if options.data is None else os.fsencode(options.data)
     if options.name == "elect":
         return "leadership of", Election(zk, options.path, data)
     if options.shared:
@@ -247,34 +252,57 @@ def _lock(zk: Client, options: argparse.Namespace) -> tuple[str, Locking[Any]]:
     return "lock", Lock(zk, options.path, data=data)
 
 
-async def _tell_holder(zk: Client, path: str, described: str) -> None:
+async def _tell_holder(zk: Client, path: str, own: bytes, described: str) -> None:
     """Print who is the first in the line, after some time and when it is another client, with longer and longer pauses.
 
     Each look is a new one: if all that wait watched the first ticket, all of them would read at each hand-over.
+
+    Args:
+        own: The data by default, which only this process has.
     """
     pause, told = _PATIENCE, None
-    with contextlib.suppress(ZooKeeperError):  # for example, its node must not be read
-        while True:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _RAREST)
+    while True:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _RAREST)
+        who = None
+        try:
             async with LeaderStream(zk, path) as leaders:
                 data = await anext(leaders)
-            if data is not None and data != told:
-                told = data
+            if data is not None:
                 who = repr(data.decode(errors="backslashreplace")[:_LONGEST]) if data else "a client without data"
-                output.say(f"zklock: waiting for {described}, held by {who}", to=sys.stderr)
+                who = "its own former session" if data == own else who
+        except NoAuthError as error:
+            who = f"a ticket that must not be read: {error.path}"
+        except ZooKeeperError:
+            continue  # the next look may succeed
+        if who is not None and who != told:
+            told = who
+            output.say(f"zklock: waiting for {described}, held by {who}", to=sys.stderr)
+
+
+class _Warnings(logging.Handler):
+    """Prints the warnings of the recipes, but for the loss of a lease, which `_hold` prints."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a warning."""
+        if record.name != Lease.__module__:
+            output.say(f"zklock: {record.getMessage()}", to=sys.stderr)
 
 
 async def _hold(zk: Client, options: argparse.Namespace, command: Command) -> None:
     """Run the command under leases, one after another until it is not to run again."""
-    noun, lock = _lock(zk, options)
+    own = this_process.describe(os.path.basename(options.command[0]))
+    noun, lock = _lock(zk, options, own)
     described = f"the {noun} {options.path}"
     while command.ended is None:
-        with contextlib.nullcontext() if options.quiet else beside(_tell_holder(zk, options.path, described)):
+        with contextlib.nullcontext() if options.quiet else beside(_tell_holder(zk, options.path, own, described)):
             try:
                 lease = await lock.acquire(within=options.within)
             except TimeoutError as error:
-                raise CommandError(str(error), options.conflict_exit_code) from None
+                text = str(error)
+                if options.within == 0:
+                    text = f"{described} is held; zklock show {options.path} says by which client"
+                raise CommandError(text, options.conflict_exit_code) from None
         variables = {
             "ZKLOCK_PATH": options.path,
             "ZKLOCK_TOKEN": str(lease.token),

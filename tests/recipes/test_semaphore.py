@@ -309,7 +309,7 @@ async def test_a_number_that_was_set_by_resize_stays_while_the_semaphore_is_idle
         await Semaphore(other, "/s", 10).resize(1)
         await until_reaped(zk)
         for use in (Semaphore(other, "/s", 10).acquire, partial(Semaphore(other, "/s", 10).resize, 1)):
-            with pytest.raises(PermitsError, match="the semaphore /s has 1 permits, not 10") as caught:
+            with pytest.raises(PermitsError, match="the semaphore /s has 1 permit, not 10") as caught:
                 await use()
             assert (caught.value.path, caught.value.asked, caught.value.stored) == ("/s", 10, b"1")
         async with used:

@@ -43,8 +43,9 @@ async def dump(zk: Client, options: argparse.Namespace) -> None:
         _report("dumped", count)
     _report("dumped", count, is_last=True)
     if masked:
+        acls = output.counted(len(masked), "ACL")
         raise CommandError(
-            f"the server masks hashes in {len(masked)} ACLs, the first of {masked[0]}: dump as one who has ADMIN there"
+            f"the server masks hashes in {acls}, the first of {masked[0]}: dump as a client that has ADMIN there"
         )
 
 
@@ -54,11 +55,12 @@ async def load(zk: Client, options: argparse.Namespace) -> None:
         path = join_path(options.path, below) if below else options.path
         try:
             await zk.create(path, data, acl=acl, make_parents=not below)
-        except zkwire.NodeExistsError:
+        except zkwire.NodeExistsError as error:
             if options.overwrite:
                 await zk.set(path, data)
                 await zk.set_acl(path, acl)
             elif below:
+                error.hint = "--overwrite sets the data and ACL of nodes that exist, as after a load that was cut off"
                 raise
             else:  # the node that the dump is loaded below may exist
                 output.say(f"zkwire: {path} exists: without --overwrite its data and ACL are kept", to=sys.stderr)
@@ -91,4 +93,4 @@ def _report(verb: str, count: int, *, is_last: bool = False) -> None:
     """Show on a terminal how many nodes are done."""
     if sys.stderr.isatty() and (is_last or count % _PROGRESS_EVERY == 0):
         with contextlib.suppress(OSError):
-            print(f"\r{verb} {count} nodes", end="\n" if is_last else "", file=sys.stderr, flush=True)
+            print(f"\r{verb} {output.counted(count, 'node')}", end="\n" if is_last else "", file=sys.stderr, flush=True)

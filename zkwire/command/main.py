@@ -11,11 +11,12 @@ from zkwire.command import copying, nodes, output, servers
 from zkwire.command import options as common
 
 _ACL: Final = {"type": lambda text: output.acl_of_text(text, 1), "metavar": "SCHEME:ID:cdrwa"}
+_DATA: Final = "text; - reads the standard input; text that begins with - stands after --"
 _ARGUMENTS: Final[dict[str, dict[str, Any]]] = {
     "path": {},
     "path?": {"nargs": "?", "default": "/"},
-    "data": {"help": "text; - reads the standard input"},
-    "data?": {"nargs": "?", "default": "", "help": "text; - reads the standard input; empty by default"},
+    "data": {"help": _DATA},
+    "data?": {"nargs": "?", "default": "", "help": f"{_DATA}; empty by default"},
     "entries": {"nargs": "*", **_ACL},
     "--acl": {"action": "append", **_ACL},
     "--container": {**common.FLAG, "help": "goes by itself when its last child has gone"},

@@ -82,7 +82,8 @@ async def subtree(zk: Client, top: str, depth: int | None = None) -> AsyncIterat
         if depth is None or level < depth:
             waiting += [(join_path(path, name), level + 1) for name in sorted(names, reverse=True)]
     if unread:
-        raise CommandError(f"{len(unread)} nodes and what is below must not be read, the first of them {unread[0]}")
+        count = output.counted(len(unread), "node")
+        raise CommandError(f"{count} and what is below must not be read, the first of them {unread[0]}")
 
 
 async def tree(zk: Client, options: argparse.Namespace) -> None:
@@ -100,7 +101,7 @@ async def tree(zk: Client, options: argparse.Namespace) -> None:
             output.say(f"{'  ' * (path.count('/') - top)}{path.rpartition('/')[2]}{kind}{size}")
         else:
             output.say(path)
-    output.say(f"{count} nodes")
+    output.say(output.counted(count, "node"))
 
 
 async def get(zk: Client, options: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import re
 import ssl
@@ -36,7 +37,11 @@ _ADVICE: Final = {  # what stands in a shell for the advice of errors, which nam
     "zkwire.connect a longer `within`, or None to wait for ever": "it more time to connect, see --help",
     "`auth` (or|and) `sasl` of zkwire.connect": "--auth",
     "^session_timeout is": "--session-timeout is",
-    r",( or)? see `\w+` of zkwire.connect|: use connect\(.*|, or None to use the stored one.*": "",
+    r"ensure_path\('/'\)": "zkwire create -p /",
+    "leave out ssl": "leave out the options of TLS",
+    "see ssl=": "see --tls",
+    "^(the semaphore (.*) has .* not (.*): .*), or None to use the stored one.*": r"\1, or change it: zkwire set \2 \3",
+    r",( or)? see `\w+` of zkwire.connect|: use connect\(.*": "",
 }
 
 
@@ -58,10 +63,12 @@ class Parser(argparse.ArgumentParser):
 
     Attributes:
         misused: The exit status when it does not understand the arguments.
+        advice: What follows in the complaint about arguments that it does not know.
         commands: The commands that it has, by `add_parser`; each sets `parser` to its own parser.
     """
 
     misused = MISUSED
+    advice = ""
     commands: Any
 
     @classmethod
@@ -92,7 +99,7 @@ class Parser(argparse.ArgumentParser):
         at = next((at for at, word in enumerate(given) if word in commands and before[at] not in taking), 0)
         options, unknown = self.parse_known_args([*given[at : at + 1], *given[:at], *given[at + 1 :]])
         if unknown:
-            options.parser.error("unrecognized arguments")
+            options.parser.error(f"unrecognized arguments{options.parser.advice}")
         if not getattr(options, "path", "/").startswith("/"):
             options.parser.error("a path begins with /")
         return options
@@ -160,25 +167,33 @@ def add_connection_options(
     text = "a file with such identities, one a line; ZKWIRE_AUTH_FILE"
     add("--auth-file", default=os.environ.get("ZKWIRE_AUTH_FILE"), metavar="FILE", help=text)
     add("--tls", action="store_true", help="connect with TLS and the system's authorities")
-    add("--tls-ca", metavar="FILE", help="connect with TLS and trust the authorities in this PEM file")
-    add("--tls-cert", metavar="FILE", help="our own certificate, PEM, with its key or beside --tls-key")
-    add("--tls-key", metavar="FILE", help="the key of our certificate, PEM")
+    # A Path is true, also one of an empty variable: no option of TLS is taken for none.
+    file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+    add("--tls-ca", **file, help="connect with TLS and trust the authorities in this PEM file")
+    add("--tls-cert", **file, help="our own certificate, PEM, with its key or beside --tls-key")
+    add("--tls-key", **file, help="the key of our certificate, PEM")
     timeout, within = f"of the session; {session_timeout:g}", "give up connecting after; 10"
     add(bound, type=seconds, default=10.0, metavar="SECONDS", dest="to_connect", help=within)
     add("--session-timeout", type=seconds, default=session_timeout, metavar="SECONDS", help=timeout)
 
 
-def seconds(text: str, kind: type[float] = float) -> float:
-    """Return the number of seconds in `text`; argparse reports the ValueError of anything else."""
-    value = kind(text)
-    if not 0 < value < float("inf"):
-        raise ValueError
-    return value
+def seconds(
+    text: str, what: str = "a number of seconds above 0", kind: type[float] = float, least: float = math.ulp(0.0)
+) -> float:
+    """Return the number in `text`.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is not `what`, as `kind` and `least` say.
+    """
+    with contextlib.suppress(ValueError):
+        if least <= (value := kind(text)) < float("inf"):
+            return value
+    raise argparse.ArgumentTypeError(f"it must be {what}")
 
 
 def positive(text: str) -> float:
-    """Return the whole number above 0 in `text`; argparse reports the ValueError of anything else."""
-    return seconds(text, int)
+    """Return the whole number above 0 in `text`, as `seconds` does."""
+    return seconds(text, "a whole number above 0", int)
 
 
 def credential(text: str, where: str = "") -> tuple[str, bytes]:
@@ -197,8 +212,11 @@ def tls_of(options: argparse.Namespace) -> ssl.SSLContext | None:
     """Return the context for TLS, or None for plain connections.
 
     Raises:
+        argparse.ArgumentTypeError: if there is a key without its certificate.
         OSError: if a file cannot be read.
     """
+    if options.tls_key and not options.tls_cert:
+        raise argparse.ArgumentTypeError("--tls-key needs --tls-cert")
     if not (options.tls or options.tls_ca or options.tls_cert):
         return None
     try:
@@ -214,7 +232,7 @@ def connected(options: argparse.Namespace) -> AbstractAsyncContextManager[zkwire
     """Return a context with the client that the options describe.
 
     Raises:
-        argparse.ArgumentTypeError: if ZKWIRE_AUTH or the file of identities is bad.
+        argparse.ArgumentTypeError: if ZKWIRE_AUTH or the file of identities is bad, or for `tls_of`.
         OSError: if a file of TLS cannot be read; entering the context raises what `zkwire.connect` does.
     """
     # The environment is for secrets: other users of a machine can read the arguments of a command.

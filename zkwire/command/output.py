@@ -32,6 +32,11 @@ def shown(text: str) -> str:
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return the number of things in words: "1 node", "2 nodes"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def say(*lines: str, to: TextIO | None = None) -> None:
     """Print lines to the standard output, as they are, or to `to`; on a terminal and on standard error as `shown`.
 

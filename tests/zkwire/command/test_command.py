@@ -4,6 +4,7 @@ import argparse
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -55,6 +56,7 @@ def test_a_node_is_created_read_set_and_removed(run: Run) -> None:
     assert run("get", "/a") == "hello"
     assert run("set", "/a", "bye") == "version 1\n"
     assert run("get", "/a") == "bye"
+    assert json.loads(run("get", "/a", "--json"))["stat"]["data_length"] == 3
     assert run("rm", "/a") == ""
     assert run("ls", "/") == "zookeeper\n"
 
@@ -65,13 +67,6 @@ def test_create_takes_parents_numbers_containers_and_acls(run: Run, portal: Port
     run("create", "/mine", "--acl", "world:anyone:r", "--acl", "ip:127.0.0.1:cdrwa")
     acl, _ = portal.call(zk.get_acl, "/mine")
     assert acl == [zkwire.ACL(1, "world", "anyone"), zkwire.ACL(31, "ip", "127.0.0.1")]
-
-
-def test_data_may_come_from_the_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    _feed(monkeypatch, b"\xff\x00")
-    run("create", "/a", "-")
-    shown = json.loads(run("get", "/a", "--json"))
-    assert (shown["base64"], shown["stat"]["data_length"]) == ("/wA=", 2)
 
 
 def test_a_version_that_does_not_match_is_refused(run: Run) -> None:
@@ -127,7 +122,7 @@ def test_nodes_that_may_not_be_read_are_listed(
         assert main([*command.split(), "/a"]) == 1
         printed = capsys.readouterr()
         assert [line for line in printed.out.splitlines() if line in lines] == lines
-        assert printed.err == "zkwire: 1 nodes and what is below must not be read, the first of them /a/b/hidden\n"
+        assert printed.err == "zkwire: 1 node and what is below must not be read, the first of them /a/b/hidden\n"
     assert run("ls", "-r", "/a/b/hidden", status=1).startswith("zkwire: getChildren2 /a/b/hidden: ")
     assert run("tree", "/a", "--depth", "1") == "/a\n  b\n  z\n2 nodes\n"
     for error, status in (None, 0), (zkwire.SessionClosedError("lost"), 3):
@@ -236,7 +231,7 @@ def test_hashes_that_the_server_masks_are_neither_dumped_nor_loaded_in_silence(
     portal.call(zk.create, "/open", b"")
     assert main(["dump", "/"]) == 1
     dumped = capsys.readouterr()
-    assert "in 1 ACLs, the first of /app:" in dumped.err
+    assert "in 1 ACL, the first of /app:" in dumped.err
     assert [json.loads(line)["path"] for line in dumped.out.splitlines()] == ["", "/app", "/open"]
     _feed(monkeypatch, dumped.out.encode())
     assert "line 2 is not a node of a dump: a digest is user:hash" in run("load", "/copy", status=1)
@@ -254,7 +249,7 @@ def test_load_keeps_what_is_there_unless_told_to_overwrite(
     run("create", "-p", "/app/a", "old")
     line = b'{"path": "/a", "data": "new", "acl": ["world:anyone:cdrwa"]}\n'
     _feed(monkeypatch, line)
-    assert "/app/a" in run("load", "/app", status=1)
+    assert re.search(r"/app/a: .*\(--overwrite sets", run("load", "/app", status=1))
     assert run("get", "/app/a") == "old"
     _feed(monkeypatch, line)
     run("load", "/app", "--overwrite")
@@ -370,7 +365,7 @@ def test_misuse_prints_the_usage(arguments: str, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as ended:
         main(arguments.split())
     assert ended.value.code == 2
-    assert "usage: zkwire" in capsys.readouterr().err
+    assert re.match(r"usage: zkwire(?!(?s:.*) invalid (positive|seconds) value)", capsys.readouterr().err)
 
 
 def test_options_stand_before_the_command_or_after_it(run: Run, server: Server) -> None:
@@ -420,12 +415,7 @@ async def _count(server: Server, what: str) -> int:
 
 
 def test_acl_entries_are_read_as_they_are_printed() -> None:
-    for entry in (
-        zkwire.ACL(31, "world", "anyone"),
-        zkwire.ACL(17, "x509", "a:b:c"),
-        zkwire.digest_acl("", ""),
-        zkwire.ACL(0, "x", ""),
-    ):
+    for entry in zkwire.ACL(17, "x509", "a:b:c"), zkwire.digest_acl("", ""), zkwire.ACL(0, "x", ""):
         assert output.acl_of_text(output.acl_text(entry)) == entry
 
 

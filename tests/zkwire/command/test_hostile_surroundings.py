@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -120,9 +121,9 @@ def test_data_is_read_before_the_session_begins(
                 asyncio.get_running_loop()
             return super().read(size)
 
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Data(b"x")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Data(b"\xff\x00")))
     assert main(["create", "/a", "-"]) == 0
-    assert portal.call(zk.get, "/a").data == b"x"
+    assert portal.call(zk.get, "/a").data == b"\xff\x00"
 
 
 def test_no_more_is_read_than_a_server_accepts(
@@ -230,14 +231,20 @@ def test_no_complaint_shows_what_was_given(
         ("ls --hosts zk:port", "port"),
         ("get /a//b", "/a//b"),
         ("ls --auth sasl:x", "SASL takes several messages, which auth cannot carry"),
-        ("ls --tls-ca /none", "--tls-ca, --tls-cert or --tls-key: [Errno 2]"),
+        ("ls --tls-ca=", "--tls-ca, --tls-cert or --tls-key: [Errno 21]"),  # not without TLS
+        ("ls --tls-key /none", "--tls-key needs --tls-cert"),
+        ("ls --tls", "leave out the options of TLS"),
+        ("ls --hosts {1}/none", "create it with zkwire create -p /)"),
+        ("srvr --within 0.1 --hosts 127.0.0.1:{2}", "; a server that waits for TLS is silent too: see --tls"),
         ("create /a {}", "jute.maxbuffer)"),
     ],
 )
 def test_errors_name_options_of_the_command_and_no_arguments_of_python(
     portal: Portal, zk: zkwire.Client, command: str, named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(command.format("x" * REQUEST_LIMIT).split()) in (1, 2, 3)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        words = command.format("x" * REQUEST_LIMIT, zk.server, silent.getsockname()[1]).split()
+        assert main(words) in (1, 2, 3)
     complaint = capsys.readouterr().err
     assert named in complaint
     assert "zkwire.connect" not in complaint
