@@ -24,7 +24,7 @@ from recipes.line.known import line_of
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.line import Line
 from recipes.line.locking import Hold, LineLock
-from recipes.line.ticket import Ticket, VersionedWriter, is_ticket
+from recipes.line.ticket import ASKED, Ticket, VersionedWriter, checked_content, is_ticket
 from zkwire import (
     ACL,
     Client,
@@ -80,8 +80,9 @@ class Term(Lease):
         Raises:
             LockLostError: after the term, and when another client has written into the term's node.
             RuntimeError: if the term was resigned, also while the data was being written.
+            ValueError: if the data is b"__REVOKE__", see `Contender.ask`; then the data stays.
 
-        After one of them, the data may have been replaced or not.
+        After one of the first two, the data may have been replaced or not.
 
         Cancellation:
             The data may have been replaced or not.
@@ -92,7 +93,7 @@ class Term(Lease):
         self.check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"the data of a term must be bytes, not {data!r}")
-        self._data = content = bytes(data)
+        self._data = content = checked_content(bytes(data))
         expected: int | None = None
 
         def data_of(version: int) -> bytes | None:
@@ -246,8 +247,9 @@ class Election(LineLock[Term]):
 
         It gives bytes, or None while there is no leader.  It may skip some of several quick changes, but never the last
         one.  It shows neither reconnects nor new sessions.  Two successive leaders with equal data are given one after
-        the other.  It watches only the node of the leader, so that other candidates never wake an observer; without
-        candidates it watches the election's node.
+        the other.  A request to give way, see `Contender.ask`, is left out; a leader that has not been shown counts as
+        none until it has written its data again.  It watches only the node of the leader, so that other candidates
+        never wake an observer; without candidates it watches the election's node.
 
         Raises:
             SessionExpiredError: from the iteration, only with `renew=False`.
@@ -407,6 +409,10 @@ class LeaderStream(RecipeStream[bytes | None]):
                     self._known.found_foreign(self._leader)
                     foreign.add(self._leader)
                     self._disarm()
+                elif node is not None and node[0].data == ASKED:
+                    # Not the leader's data: it writes its own again.  Nor does the data of the leader before it count.
+                    is_shown = isinstance(self._last_key, tuple) and self._last_key[0] == self._leader
+                    return self._last_key if is_shown else None, None
                 elif node is not None:
                     # The data cannot tell two states apart: the leader may write the same data again, and the next
                     # leader may have the same data.

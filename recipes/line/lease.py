@@ -18,7 +18,7 @@ from recipes.common.retrying import is_transient
 from recipes.common.waiting import LEAVES_WITHIN
 from recipes.line.diagnostics import describe_session
 from recipes.line.known import known_of
-from recipes.line.ticket import ASKED, Ticket, VersionedWriter, WrittenOverError, yield_processor
+from recipes.line.ticket import Ticket, VersionedWriter, WrittenOverError, yield_processor
 from zkwire import Client, Node, NoNodeError, SessionError, Transaction, Watch, WatchEventType, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
@@ -471,7 +471,8 @@ class Lease(Holding):
             assert ticket.watches is not None  # the request has set a watch
             ticket.is_watched = True
             ticket.watches.set_callback(self._watch_fired)
-            if request.result()[0].data == ASKED:  # also if a write has met it before: that may have been cancelled
+            # Also if a write has met the request before: that write may have been cancelled.
+            if request.result()[0].stat.version == ticket.asked_version:
                 self._on_asked()
 
     def _watch_fired(self) -> None:

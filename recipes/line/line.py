@@ -30,7 +30,7 @@ from recipes.line.diagnostics import describe_session, diagnose_before
 from recipes.line.known import KnownLine, known_of, line_of
 from recipes.line.lease import WRITTEN_OVER, LockLostError
 from recipes.line.position import ranked
-from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode
+from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode, checked_content
 from recipes.line.ticket_data import HashChain
 from recipes.line.waiting import EvictedError, Rules, WaitingTicket, certify
 from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetChildrenAndStat, GetData, Node, join_path
@@ -74,7 +74,7 @@ class Line:
         self._zk = zk.unlimited
         self.path = path
         self._prefix = prefix
-        self.data: bytes = or_described(data)
+        self.data: bytes = checked_content(or_described(data))
         self._acl = acl
         self._parents_acl = OPEN_ACL if acl is None else acl
         self._own_acl: tuple[int, Sequence[ACL]] | None = None  # and for how many identities of the client

@@ -31,6 +31,17 @@ def is_writer(name: str) -> bool:
     return not any(reader in name for reader in _READERS)
 
 
+def checked_content(data: bytes) -> bytes:
+    """Return `data` if a client may give it to its own ticket.
+
+    Raises:
+        ValueError: if it is a request to give way: each client that reads it would take it for one.
+    """
+    if data == ASKED:
+        raise ValueError(f"the data of a ticket cannot be {ASKED!r}, which is a request to give way")
+    return data
+
+
 def is_ticket(stat: Stat) -> bool:
     """Return whether a node with this Stat can be a ticket: it belongs to a session, and goes with it.
 
@@ -69,6 +80,7 @@ class Ticket:
         held_since: When the first lease of this ticket began, on the loop's clock.
         version: The version of the node's data, as far as this client knows what it has written.
         unanswered: The data of its write that is under way, or whose answer was lost: it may be the next version.
+        asked_version: The version that was the last request to give way; -1: there was none.
         asked: Completed when another client asks to give way; None as long as that makes no difference to anyone.
     """
 
@@ -80,6 +92,7 @@ class Ticket:
     held_since: float | None = None
     version: int = 0
     unanswered: bytes | None = None
+    asked_version: int = -1
     asked: asyncio.Future[None] | None = None
 
     def is_own_data(self, node: Node) -> bool:
@@ -92,7 +105,7 @@ class Ticket:
             self.version, self.unanswered = version, None  # the write whose answer was lost
         elif version > self.version and node.data == ASKED:
             # It promises nothing to anyone, whatever was there before it, so it takes nothing from the holder.
-            self.version, self.unanswered = version, None
+            self.version, self.unanswered, self.asked_version = version, None, version
             if not self.until_asked().done():
                 self.until_asked().set_result(None)
         return version <= self.version

@@ -30,14 +30,7 @@ CHANGES = [
     "create",
 ]
 EVENTS: dict[str, list[Seen]] = {
-    "persistent": [
-        (CREATED, ""),
-        (CHANGED, ""),
-        (CHILDREN, ""),
-        (CHILDREN, ""),
-        (DELETED, ""),
-        (CREATED, ""),
-    ],
+    "persistent": [(CREATED, ""), (CHANGED, ""), (CHILDREN, ""), (CHILDREN, ""), (DELETED, ""), (CREATED, "")],
     "recursive": [
         (CREATED, ""),
         (CHANGED, ""),

@@ -96,10 +96,7 @@ async def test_an_ephemeral_node_is_no_barrier(each_server: Server, path: str) -
 
 
 async def test_the_nodes_of_a_barrier_have_the_acl_that_is_given_or_only_its_creator_may_write() -> None:
-    async with (
-        scene() as stage,
-        zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us,
-    ):
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us:
         ours = [zkwire.digest_acl("us", "secret")]
         await Barrier(us, "/given/b", acl=zkwire.CREATOR_ALL_ACL).create()
         for path in ("/given", "/given/b"):
@@ -113,10 +110,7 @@ async def test_the_nodes_of_a_barrier_have_the_acl_that_is_given_or_only_its_cre
 
 
 async def test_a_barrier_that_stands_with_a_wider_acl_gets_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    async with (
-        scene() as stage,
-        zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us,
-    ):
+    async with scene() as stage, zkwire.connect(stage.server.hosts, auth=[("digest", b"us:secret")]) as us:
         await stage.other.create("/b")
         await Barrier(us, "/b").create()
         assert not [text for text in caplog.messages if "acl=" in text]

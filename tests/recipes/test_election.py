@@ -12,6 +12,7 @@ import pytest
 
 import zkwire
 from recipes import Election, LeaderStream, LockLostError, Term, Terms
+from recipes.line.ticket import ASKED
 from tests.support.everywhere import no_watch_stays, scene
 from tests.support.locks import watch_count
 from tests.support.queues import Counting
@@ -148,6 +149,10 @@ async def test_bad_arguments_are_refused(memory: Any, path: str, bad: str) -> No
         async with Election(zk, f"{path}-led").lead() as term:
             with pytest.raises(TypeError, match="host-1"):
                 await term.set(wrong)
+            with pytest.raises(ValueError, match="a request to give way"):
+                await term.set(ASKED)
+        with pytest.raises(ValueError, match="a request to give way"):
+            Election(zk, path, ASKED)
         with pytest.raises(ValueError, match="within"):
             Election(zk, path).lead(within=-1)
         assert await zk.exists(path) is None
@@ -348,6 +353,8 @@ async def test_an_observer_sees_every_leader_and_every_change_of_its_data(zookee
             for data in (b"1a", b"1b", b"1b"):
                 await first.set(data)
                 assert await anext(leaders) == data
+            await zk.set(first.path, ASKED)
+            assert await anext(leaders) == b"1b"  # written again
             first.check()
             await first.resign()
             assert await anext(leaders) == b"2"
@@ -360,7 +367,11 @@ async def test_an_observer_sees_every_leader_and_every_change_of_its_data(zookee
             await zk.create(f"{path}/config")  # not a candidate
             again = await Election(zk, path, b"3").acquire()
             assert await anext(leaders) == b"3"
+            last = await zk.create(f"{path}/latch-", ASKED, ephemeral=True, sequential=True)
             await again.resign()
+            assert await anext(leaders) is None  # not the data of the leader before it
+            await zk.set(last, b"4")
+            assert await anext(leaders) == b"4"
             with pytest.raises(RuntimeError, match="released"):
                 await again.set(b"late")
         with pytest.raises(StopAsyncIteration):

@@ -42,7 +42,7 @@ async def test_data_is_our_own_up_to_the_last_version_that_this_client_has_writt
         ticket.version, ticket.unanswered = known, unanswered
     assert ticket.is_own_data(read(data, version)) is is_own
     assert (ticket.version, ticket.unanswered) == after
-    assert ticket.is_asked is (data == ASKED and version > known)
+    assert ticket.is_asked is (ticket.asked_version == version) is (data == ASKED and version > known)
     assert ticket.is_own_data(read(ASKED, 5))  # asked once more, or for the first time
     assert ticket.until_asked().done()
 

@@ -241,13 +241,7 @@ ENTRIES: Final = [
     Entry("group, one member", follow_one_member, {EXPIRE}, steps=5),
     Entry("group, joined and left", join_and_leave, {FORBID}),
     Entry("persistent ephemeral node", keep_a_node, steps=5),
-    Entry(
-        "cache, a tree",
-        follow_a_tree,
-        {CUT, EXPIRE, REFUSE},
-        steps=6,
-        lost=(SessionExpiredError,),
-    ),
+    Entry("cache, a tree", follow_a_tree, {CUT, EXPIRE, REFUSE}, steps=6, lost=(SessionExpiredError,)),
     Entry(
         "cache, without data",
         partial(follow_a_tree, data=False),

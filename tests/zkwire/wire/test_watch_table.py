@@ -22,12 +22,7 @@ SERVER_LIMIT = 1_048_575
 CHUNK = 128 * 1024
 
 # The kinds of one-shot watches that an event removes and wakes.
-WOKEN = {
-    CREATED: {DATA, EXIST},
-    CHANGED: {DATA, EXIST},
-    DELETED: {DATA, EXIST, CHILD},
-    CHILDREN: {CHILD},
-}
+WOKEN = {CREATED: {DATA, EXIST}, CHANGED: {DATA, EXIST}, DELETED: {DATA, EXIST, CHILD}, CHILDREN: {CHILD}}
 
 kinds = st.sampled_from(WatchKind)
 SOME_PATHS = ["/", "/a", "/a/b", "/ab", "/é", "/a/b/c"]
