@@ -30,7 +30,7 @@ import selectors
 import signal
 import socket
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from recipes.command import kernel
@@ -63,8 +63,8 @@ class ProcessGroup:
     until: float
     grace: float
     status: int | None = None
-    ended_at: float | None = field(default=None, init=False)
-    is_early: bool = field(default=False, init=False)
+    ended_at: float | None = None
+    is_early: bool = False
 
     def time_to_sleep(self) -> float:
         """Return after how many seconds to look again."""

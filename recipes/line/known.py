@@ -123,8 +123,6 @@ class KnownLine:
             batch = names[len(found) : len(found) + most]
             asked = [zk.exists(join_path(self.path, name)) for name in batch]
             for name, stat in zip(batch, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-                if isinstance(stat, BaseException) and not isinstance(stat, ServerError):
-                    raise stat
                 if not isinstance(stat, Stat) or is_ticket(stat):
                     return found
                 self.found_foreign(name)

@@ -13,7 +13,7 @@ from recipes.line.ticket import Ticket
 from recipes.lock import LocalQueue
 from tests.support.everywhere import scene
 from tests.support.recipes import line, no_task_stays, outcome, proxied, until_armed, until_line
-from zkwire import SessionClosedError, SessionError
+from zkwire import NoNodeError, SessionClosedError, SessionError
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(20)
@@ -150,7 +150,10 @@ async def test_a_ticket_is_passed_on_as_often_as_local_passes_allows(
         assert await line(zk, path) == []
 
 
-async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_found", [True, False], ids=["deleted later", "deleted before"])
+async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(
+    is_found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The time after which it is watched is longer here, so that no single lease lasts for so long."""
     monkeypatch.setattr("recipes.line.lease._UNWATCHED", 0.6)
     async with scene() as stage, no_task_stays():
@@ -163,9 +166,11 @@ async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(mon
                     tokens.add(lease.token)
                     await stage.zk.ping()
 
+        if not is_found:
+            asked = stage.server.answering("getData", NoNodeError, session=stage.zk.session_id, times=1)
         users = [asyncio.create_task(user()) for _ in range(3)]
-        await until_armed(1, stage.zk)
-        (ticket,) = await line(stage.other, stage.path)
+        await (until_armed(1, stage.zk) if is_found else asked.until_hit())
+        ticket, *_ = await line(stage.other, stage.path)
         assert len(tokens) == 1
         await stage.other.delete(f"{stage.path}/{ticket}")
         _, others = await asyncio.wait(users, return_when=asyncio.FIRST_COMPLETED)

@@ -9,10 +9,12 @@ import pytest
 import zkwire
 from recipes import LockLostError, LockTakenError, TryLock
 from recipes.common import this_process
+from tests.support.client import given_up
 from tests.support.everywhere import Scene, scene
 from tests.support.locks import taken
 from tests.support.proxy import Proxy
 from tests.support.recipes import expire, no_task_stays, outcome, until, until_state, until_watches
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionExpiredError, SessionState
 from zkwire.testing import RealServer
 
@@ -219,6 +221,21 @@ async def test_a_try_that_is_cancelled_behind_its_create_leaves_no_node() -> Non
             assert isinstance(await outcome(trying), asyncio.CancelledError)
         await until_absent(stage)
         await (await taken(lock)).release()
+
+
+@in_virtual_time
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_what_a_cancelled_try_cannot_raise_any_more_is_logged_unless_its_session_has_ended(
+    is_closed: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with a_client() as (server, zk):
+        server.is_holding = True
+        server.strike = lambda wire, sent: zkwire.NoAuthError.code if sent.name.startswith("create") else None
+        await given_up(TryLock(zk, "/p").try_acquire())
+        if is_closed:
+            await zk.close()
+        server.release()
+    assert ("before this error could be raised" in caplog.text) is not is_closed
 
 
 async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_next_session() -> None:

@@ -345,7 +345,7 @@ class Keepalive:
         for task in (self._mending, self._asking):
             if task is not None:
                 task.cancel()
-        self._mending = self._asking = self._timer = None
+        self._asking = None
 
     def _check(self) -> None:
         """Lower the upkeep if less is needed; mend a broken chain; find out the server's role if a lock is at rest."""

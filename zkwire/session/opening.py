@@ -188,7 +188,7 @@ class _Name:
         self._host = host
         self._known: list[_Info] = []
         self._asked: asyncio.Future[list[_Info]] | None = None
-        self._again_at = 0.0
+        self._again_at: float  # known once it was asked
         self._threads: list[threading.Thread] = []
         self._turns = itertools.count()
 

@@ -326,7 +326,7 @@ class Certainty:
         latest = ends - least * upkeep.value
         # When a proof can be the x of the newest touch; in time, if it can also be the y of the touch before.
         as_x = touches[-1].answered + least * (_GAP + _MOMENT) if touches else _FOREVER
-        is_y = bool(self._waiting) and self._waiting[-1][1] > self._touched
+        is_y = bool(self._waiting)
         is_in_time = upkeep is Upkeep.READY and as_x + (0 if is_y else least * _GAP) <= ends - least * _SPARE
         if is_y:
             due = self._waiting[-1][0] + least * _MOMENT

@@ -350,11 +350,17 @@ def test_events_cost_few_reads(
 
 
 @pytest.mark.parametrize("what", [CREATED, CHANGED, DELETED])
-def test_an_event_older_than_the_known_state_costs_no_read(what: WatchEventType) -> None:
+def test_an_event_that_the_known_state_or_an_answer_to_come_shows_costs_no_read(what: WatchEventType) -> None:
     mirror = filled("/r", "/r/a")
     assert mirror.handle_event(WatchEvent(what, "/r/a", 2)) == []
     assert "/r/a" not in questions_of(mirror)
     assert "/r/a" in mirror.nodes
+    if what is CHANGED:
+        mirror.handle_event(WatchEvent(what, "/r/a", 9))
+        [question] = mirror.next_questions(100)
+        mirror.handle_event(WatchEvent(what, "/r/a", 10))
+        mirror.handle_answer(question, Answer(node(2, 10)))
+        assert not mirror.has_questions
 
 
 def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None:

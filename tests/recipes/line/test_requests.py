@@ -161,7 +161,9 @@ async def test_a_blocker_that_has_changed_is_read_again_and_nothing_else(monkeyp
         await nothing_stays(stage)
 
 
-async def test_behind_a_node_that_must_not_be_read_the_children_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_behind_a_node_that_must_not_be_read_the_children_are_watched(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async with scene(P) as stage, no_task_stays():
         await make_known(stage.zk, P)
         secret = [zkwire.ACL(zkwire.Perms.ALL & ~zkwire.Perms.READ, "world", "anyone")]
@@ -175,6 +177,7 @@ async def test_behind_a_node_that_must_not_be_read_the_children_are_watched(monk
             ["GetData B w", "GetData A w"],
             ["GetChildren LINE w"],
         ]
+        assert f"{node} is in the line and must not be read by this client" in caplog.text
         behind_us = await stage.other.create(f"{P}/lock-", ephemeral=True, sequential=True)
         await until(lambda: bool(writes))
         await until_armed(2, stage.zk)

@@ -122,9 +122,9 @@ async def test_the_next_node_of_the_same_client_stays_when_its_create_is_sent_be
         server.strike = strike
         server.release()
         await server.until("exists")
-        again = asyncio.gather(zk.delete("/a"), zk.create("/a", b"next"), return_exceptions=True)
+        again = asyncio.gather(zk.delete("/a"), zk.create("/a", b"next"), zk.create("/b"), return_exceptions=True)
         if now != "waiting":
-            await server.until("create", 2)
+            await server.until("create", 3)
         server.release()
         assert (await again)[1] == "/a"
         while zk._session.requests.is_cleaning_up:

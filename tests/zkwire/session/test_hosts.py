@@ -302,6 +302,8 @@ def test_the_given_servers_are_the_last_resort_of_a_client_that_follows_the_conf
     hosts.prefer(Address("unknown", 1))
     assert (hosts.peek(), hosts.pause()) == (given, 0.0)
     assert set(hosts.others(first)) == {second, given}
+    hosts.prefer(first)  # begins a whole round
+    assert [hosts.next() for _ in range(3)] == [first, second, given]
     assert not hosts.replace([second, given], given, follows=True)
     assert len(hosts) == 2
 

@@ -131,7 +131,7 @@ async def test_the_end_of_the_session_ends_the_wait(kind: str) -> None:
         await closing
 
 
-@pytest.mark.parametrize("moment", ["answered", "in flight", "lost", "searching", "found", "expired"])
+@pytest.mark.parametrize("moment", ["answered", "in flight", "lost", "searching", "found", "expired", "deleting"])
 @pytest.mark.parametrize("kind", KINDS)
 @in_virtual_time
 async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str) -> None:
@@ -139,9 +139,11 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
         await zk.create("/p")
         server.is_holding = True
         task = await begun(zk.create("/p/n-", recover=True, **KINDS[kind]))
-        if moment in ("answered", "in flight"):
+        if moment in ("answered", "in flight", "deleting"):
             await cancelled(task)
-        if moment != "answered":
+        if moment == "deleting":
+            server.strike = throttled("delete")
+        elif moment != "answered":
             server.drop()
         server.release()
         await turns(1)
@@ -155,6 +157,11 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
         elif moment == "expired":
             await cancelled(task)
             server.machine.expire(zk.session_id)
+        elif moment == "deleting":
+            await server.until("delete")
+            server.machine.expire(zk.session_id)
+            server.drop()
+            server.strike = nothing
         elif moment == "found":
             # In the step in which the future of the create is settled: the task has not continued yet.
             recovered = zk._session.requests.recovered
@@ -166,7 +173,8 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
             zk._session.requests.recovered = recover  # type: ignore[method-assign]
             assert isinstance(await outcome(task), asyncio.CancelledError)
         await cleaned_up(zk)
-        assert server.names().count("delete") == (moment != "expired" or "ephemeral" not in kind)
+        is_left = "ephemeral" not in kind
+        assert server.names().count("delete") == {"expired": is_left, "deleting": 1 + is_left}.get(moment, 1)
         assert await zk.get_children("/p") == []
 
 

@@ -8,6 +8,7 @@ from tests.support.client import cancelled
 from tests.support.virtual_time import Sent, Server, Wire, in_virtual_time
 from zkwire.errors import NoAuthError, ProtocolError
 from zkwire.session.attempt import SessionKey
+from zkwire.session.credentials import Credential, Identity
 from zkwire.session.hosts import Address
 from zkwire.session.witness import Witness
 from zkwire.wire.records import ConnectRequest
@@ -33,7 +34,7 @@ class Hellos(Server):
 
 
 def witness(server: Server) -> Witness:
-    return Witness(None, (), server.open_link, Address("a", 2181), 1.0)
+    return Witness(None, [Credential(Identity("digest", b"user:password"), print)], server.open_link, Address("a", 2181), 1.0)
 
 
 @in_virtual_time
@@ -47,6 +48,7 @@ async def test_a_witness_makes_a_short_session_known_to_the_leader_and_is_silent
     assert path == f"/zkwire-{refused.session_id:#x}/witness"  # the parent does not exist
     assert [(sent.name, sent.at) for sent in server.requests] == [
         ("connect", 0.0),
+        ("auth", 0.0),
         ("create", 0.0),
         ("connect", pytest.approx(1.6 * TIMEOUT)),
     ]
@@ -61,7 +63,7 @@ async def test_a_witness_that_still_lives_is_left_alone_again() -> None:
     await asyncio.sleep(3.0)
     server.machine.restart(server.loop.time())  # a new leader gives each session its timeout again
     await running
-    assert [sent.at for sent in server.requests] == pytest.approx([0.0, 0.0, 6.4, 19.2])
+    assert [sent.at for sent in server.requests] == pytest.approx([0.0, 0.0, 0.0, 6.4, 19.2])
     assert [hello.session_id for hello in server.hellos] == [0, *[server.hellos[1].session_id] * 2]
 
 
