@@ -16,7 +16,7 @@ from recipes.common.single_flight import SingleFlight
 from recipes.common.warn_once import WarnOnce
 from recipes.line.position import Ranking, ranked
 from recipes.line.ticket import is_ticket
-from zkwire import Client, GetChildrenAndStat, GetData, ServerError, Stat, ancestors, join_path
+from zkwire import Client, GetChildrenAndStat, GetData, Stat, ancestors, join_path
 
 _log = logging.getLogger(__name__)
 

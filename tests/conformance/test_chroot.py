@@ -134,9 +134,7 @@ async def test_a_name_that_begins_like_the_chroot_is_not_shortened(zk: Client, p
     assert await zk.exists(f"{path}{path}/a") is not None
 
 
-async def test_a_conditional_write_below_a_chroot_keeps_its_version_pitfall_65(
-    zk: Client, path: str, app: Client
-) -> None:
+async def test_a_conditional_write_in_a_chroot_keeps_its_version_pitfall_65(zk: Client, path: str, app: Client) -> None:
     await zk.create(path)
     await app.create("/a")
     await zk.set(f"{path}/a", b"by another")

@@ -220,9 +220,7 @@ async def test_many_streams_of_one_node_each_get_every_event_once(zk: Client, pa
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.since("3.9", MIXED, raises=AssertionError)
 @pytest.mark.parametrize("left", KINDS)
-async def test_leaving_one_stream_keeps_the_others_of_the_same_path_pitfall_40(
-    zk: Client, path: str, left: str
-) -> None:
+async def test_leaving_one_stream_keeps_others_of_the_same_path_pitfall_40(zk: Client, path: str, left: str) -> None:
     stays = "persistent" if left == "recursive" else "recursive"
     await zk.create(path)
     watches = await one_shots(zk, path)

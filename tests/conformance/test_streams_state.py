@@ -49,9 +49,7 @@ async def test_data_gives_the_value_now_and_after_each_change(zk: Client, other:
         assert await value(nodes) == b"again"
 
 
-async def test_children_gives_the_names_now_and_after_each_change_pitfall_36(
-    zk: Client, other: Client, path: str
-) -> None:
+async def test_children_gives_names_now_and_after_each_change_pitfall_36(zk: Client, other: Client, path: str) -> None:
     """The stream uses getChildren2, which sets a child watch just as getChildren does."""
     async with zk.children(path) as lists:
         assert await names(lists) is None

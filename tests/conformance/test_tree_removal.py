@@ -168,9 +168,7 @@ async def test_it_goes_on_after_a_lost_connection(
 
 
 @pytest.mark.parametrize("opcode", ["getChildren2", "getChildren", "multi"])
-async def test_it_can_be_cancelled_at_any_point_and_called_again(
-    proxy: Proxy, zk: Client, path: str, opcode: str
-) -> None:
+async def test_it_can_be_cancelled_anywhere_and_called_again(proxy: Proxy, zk: Client, path: str, opcode: str) -> None:
     await plant(zk, path)
     await zk.create(f"{path}-neighbour")
     mark = proxy.mark()

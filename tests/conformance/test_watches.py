@@ -193,9 +193,7 @@ async def test_cancelling_the_wait_gives_a_watch_up_and_loses_no_event_of_a_watc
 # -- urgent waits ---------------------------------------------------------------------------------------------------
 
 
-async def test_an_urgent_deletion_runs_the_waiting_task_before_anything_else(
-    zk: Client, other: Client, path: str
-) -> None:
+async def test_an_urgent_deletion_runs_the_waiting_task_before_all_else(zk: Client, other: Client, path: str) -> None:
     await zk.create(path)
     order: list[object] = []
     with WatchSet() as watches:

@@ -61,9 +61,7 @@ async def test_a_lock_is_kept_while_the_leader_is_killed(ensemble: RealEnsemble,
         await next_lease.release()
 
 
-async def test_a_lock_of_a_session_that_dies_with_the_leader_goes_to_the_next(
-    ensemble: RealEnsemble, path: str
-) -> None:
+async def test_a_lock_whose_session_dies_with_the_leader_goes_to_the_next(ensemble: RealEnsemble, path: str) -> None:
     """The new leader expires the sessions whose clients do not come back."""
     leader, *followers = await led_first(ensemble)
     gone = await zkwire.connect(leader.hosts, session_timeout=2.0)
@@ -120,9 +118,7 @@ async def test_nothing_that_was_written_is_lost_in_elections(ensemble: RealEnsem
 # Sessions that move
 
 
-async def test_a_write_on_the_former_connection_of_a_moved_session_is_refused(
-    ensemble: RealEnsemble, path: str
-) -> None:
+async def test_a_write_on_a_former_connection_of_a_moved_session_is_refused(ensemble: RealEnsemble, path: str) -> None:
     """The server refuses the write by closing the connection: the answer is lost, and the write has not happened."""
     _, first, second = await led_first(ensemble)
     async with Proxy(first.hosts) as proxy:

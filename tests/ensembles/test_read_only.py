@@ -17,9 +17,7 @@ CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = Sess
 
 
 @pytest.mark.limit(240)
-async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it_again(
-    reconfigurable: RealEnsemble, path: str
-) -> None:
+async def test_a_real_ensemble_that_loses_its_quorum_and_finds_it(reconfigurable: RealEnsemble, path: str) -> None:
     async with zkwire.connect(reconfigurable.hosts) as zk:
         await zk.create(path, b"before")
     left, *rest = reconfigurable.servers

@@ -145,9 +145,7 @@ async def test_a_connect_that_is_cancelled_at_any_moment_leaves_no_session_with_
     await no_session_stays(secure.hosts)
 
 
-async def test_a_server_that_is_silent_in_the_tls_handshake_is_given_up(
-    tls: Certificates, zookeeper: RealServer
-) -> None:
+async def test_a_server_that_is_silent_in_a_tls_handshake_is_given_up(tls: Certificates, zookeeper: RealServer) -> None:
     async with Proxy(zookeeper.hosts) as silent:
         silent.pause()
         trying = asyncio.ensure_future(zkwire.connect(silent.hosts, 0.6, ssl=trusting(tls)))

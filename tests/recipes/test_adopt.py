@@ -182,9 +182,7 @@ PATH = f"{P}/_c_00000000-0000-4000-8000-000000000000-lock-0000000001"
     ],
 )
 @in_virtual_time
-async def test_bad_input_is_refused_before_anything_is_sent(
-    lease_path: Any, token: Any, error: type[Exception]
-) -> None:
+async def test_bad_input_is_refused_and_nothing_is_sent(lease_path: Any, token: Any, error: type[Exception]) -> None:
     server = Server()
     async with zkwire.connect("a", open_link=server.open_link) as zk:
         server.names()

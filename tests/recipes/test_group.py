@@ -64,9 +64,7 @@ async def test_the_stream_gives_each_change(zookeeper: RealServer, path: str) ->
         await until_watches(zookeeper, 0)
 
 
-async def test_a_member_that_joins_anew_while_the_stream_lists_the_group_is_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_member_that_rejoins_while_the_stream_lists_the_group_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     """The event of its former node is taken in behind the list, which shows the new one already."""
     async with scene() as stage, Group(stage.zk, "/g").watch() as changes:
         group = Group(stage.other, "/g")

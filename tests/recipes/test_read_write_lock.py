@@ -76,10 +76,9 @@ async def test_a_ticket_without_the_name_of_a_reader_counts_as_a_writer(foreign:
 # -- what a task may not ask for --------------------------------------------------------------------------------------
 
 
-async def test_a_task_that_would_wait_for_itself_gets_an_error_and_sends_nothing(
-    zookeeper: RealServer, path: str
-) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+async def test_a_task_that_would_wait_for_itself_gets_an_error_and_sends_nothing() -> None:
+    path = "/rw"
+    async with Server() as server, Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         rw = ReadWriteLock(zk, path)
         for mine, locking in ((rw.read(), rw.write()), (rw.write(), rw.write()), (rw.write(), rw.read())):
             async with mine:
@@ -434,9 +433,7 @@ async def test_a_preferred_writer_that_downgrades_lets_readers_in() -> None:
         await read.release()
 
 
-async def test_the_node_below_which_writers_queue_is_a_container_and_no_ticket(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_the_node_where_writers_queue_is_a_container_and_no_ticket(zookeeper: RealServer, path: str) -> None:
     async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         async with ReadWriteLock(zk, f"{path}/rw", prefer="readers").write(), Lock(zk, f"{path}/rw/writers").hold():
             pass

@@ -55,9 +55,7 @@ async def test_the_body_is_cancelled_when_the_limit_has_passed(zookeeper: RealSe
         assert await line(zk, path) == []
 
 
-async def test_the_time_that_the_machine_was_suspended_counts_against_the_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_time_of_a_suspension_counts_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop's clock does not run meanwhile; the clocks of the waiting clients do."""
     slept = 1000.0
     monkeypatch.setattr(keepalive, "suspended", lambda: slept)

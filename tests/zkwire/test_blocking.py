@@ -300,9 +300,7 @@ def test_an_interrupt_while_the_thread_is_started_leaves_none(begins: bool, monk
 
 
 @pytest.mark.parametrize("error", [RuntimeError, MemoryError, KeyboardInterrupt])
-def test_a_portal_whose_start_fails_leaves_no_thread(
-    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_portal_whose_start_fails_has_no_thread(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
     """KeyboardInterrupt strikes the thread that waits, and the others the one that makes the event loop."""
     portal = Portal()
     with monkeypatch.context() as patch:
@@ -416,9 +414,7 @@ def test_a_forked_process_learns_that_it_has_no_thread() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_an_exit_that_a_context_raises_again_does_not_end_the_portal(
-    portal: Portal, error: type[BaseException]
-) -> None:
+def test_an_exit_that_a_context_raises_again_does_not_end_a_portal(portal: Portal, error: type[BaseException]) -> None:
     with pytest.raises(error), portal.enter(asyncio.TaskGroup()):
         raise error
     _ended_tasks(portal)

@@ -374,6 +374,17 @@ def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None
         assert "/r/a" not in mirror.nodes
 
 
+def test_a_node_whose_parent_was_missing_a_moment_before_is_found_with_its_parent() -> None:
+    mirror = filled("/r")
+    for path in ("/r/a", "/r/a/b"):
+        mirror.handle_event(WatchEvent(CREATED, path, 9))
+    _, parent, child = mirror.next_questions(100)
+    mirror.handle_event(WatchEvent(CHANGED, "/r/a/b", 10))
+    mirror.handle_answer(parent, Answer(NoNodeError(-101)))
+    assert mirror.handle_answer(child, Answer(node(9))) == []
+    assert questions_of(mirror) == ["/r/a/*"]
+
+
 def test_an_answer_from_a_server_that_lags_behind_changes_nothing() -> None:
     mirror = filled("/r")
     mirror.nodes["/r"] = node(1, 9)

@@ -360,9 +360,7 @@ def test_a_lost_lock_is_the_reason(
     assert with_play(play, "run", path, "--", "x") == (123, "", error)
 
 
-def test_a_supervisor_gets_to_know_again_and_again_until_when_the_lock_is_certain(
-    with_play: WithPlay, path: str
-) -> None:
+def test_a_supervisor_learns_again_and_again_until_when_the_lock_is_certain(with_play: WithPlay, path: str) -> None:
     def play(played: Played) -> None:
         began = time.monotonic()
         for number in range(4):

@@ -159,9 +159,7 @@ def test_the_status_of_a_command_is_answered_and_the_next_one_can_run(script: st
         assert not kernel.group_is_alive(group)
 
 
-def test_a_command_that_cannot_be_run_is_answered_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_that_cannot_run_is_answered_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     too_many = OSError(errno.EMFILE, "Too many open files")
     monkeypatch.setattr(os, "pipe", Mock(wraps=os.pipe, side_effect=[too_many, *[DEFAULT] * 9]))
     with Holder(tmp_path) as holder:

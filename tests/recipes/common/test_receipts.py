@@ -230,9 +230,7 @@ async def test_a_receipt_whose_default_acl_is_refused_is_created_with_another_on
         assert len(await receipts_of(stage.other, "/n")) == 1
 
 
-async def test_a_node_that_another_client_has_made_ephemeral_gives_a_clear_error(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_a_node_that_another_client_made_ephemeral_gives_a_clear_error(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as stranger:
         await stranger.create(path, bytes(8), ephemeral=True)
         with pytest.raises(zkwire.NoChildrenForEphemeralsError, match=f"{path} is an ephemeral node, which another"):

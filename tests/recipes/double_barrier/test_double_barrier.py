@@ -221,7 +221,8 @@ async def test_misuse_is_refused() -> None:
         with pytest.raises(ValueError, match="within"):
             await barrier.enter(within=-1)
         assert await stage.zk.exists("/b") is None
-        await barrier.enter()
+        _, again = await asyncio.gather(barrier.enter(), barrier.enter(), return_exceptions=True)
+        assert isinstance(again, RuntimeError)
         with pytest.raises(ValueError, match="within"):
             await barrier.leave(within=-1)
         with pytest.raises(RuntimeError, match="has entered already"):
@@ -269,9 +270,7 @@ async def pair(zk: Client, other: Client, path: str) -> tuple[DoubleBarrier, Dou
     return mine, theirs
 
 
-async def test_a_round_of_the_first_member_and_of_the_last_one_request_by_request(
-    each_server: Server, path: str
-) -> None:
+async def test_a_round_of_the_first_member_and_of_the_last_request_by_request(each_server: Server, path: str) -> None:
     asked = Asked()
     async with zkwire.connect(each_server.hosts) as other, zkwire.connect(each_server.hosts, observer=asked) as zk:
         await other.create(path)
@@ -594,9 +593,7 @@ async def in_alone(stage: Scene, *, is_there: bool, ready_has_children: bool = F
 
 
 @pytest.mark.parametrize("is_there", [True, False])
-async def test_nodes_below_ready_are_deleted_and_reported_once(
-    is_there: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_nodes_below_ready_are_deleted_and_logged_once(is_there: bool, caplog: pytest.LogCaptureFixture) -> None:
     async with scene() as stage:
         barrier = await in_alone(stage, is_there=is_there, ready_has_children=True)
         await barrier.leave(within=5)

@@ -101,9 +101,7 @@ async def test_all_that_a_lease_says_of_itself_from_acquiring_to_release(caplog:
 
 
 @pytest.mark.parametrize("is_watched", [False, True])
-async def test_all_that_a_lease_says_of_itself_when_it_is_lost(
-    is_watched: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_all_a_lease_says_of_itself_when_it_is_lost(is_watched: bool, caplog: pytest.LogCaptureFixture) -> None:
     count = Counting()
     async with scene() as stage, zkwire.connect(stage.server.hosts, observer=count) as zk:
         lock = Lock(zk, stage.path)

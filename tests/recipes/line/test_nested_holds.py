@@ -145,6 +145,10 @@ async def test_a_lost_outer_lease_stops_its_body_although_the_inner_body_swallow
                     await stage.other.delete(lease.path)
                     with pytest.raises(asyncio.CancelledError):
                         await _forever()
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.wait_for(_forever(), 5)
+                async with Lock(stage.zk, f"{P}-3"):
+                    pass
                 await asyncio.wait_for(_forever(), 5)
 
 

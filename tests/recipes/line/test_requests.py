@@ -67,9 +67,7 @@ async def behind(
     yield leases, await line(stage.other, P)
 
 
-async def test_a_lock_reads_its_own_node_first_looks_ahead_and_lists_when_it_must(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_lock_reads_its_node_first_looks_ahead_and_lists_when_it_must(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene(P) as stage, no_task_stays():
         await make_known(stage.zk, P)
         other = [Lock(stage.other, P) for _ in range(4)]

@@ -122,9 +122,7 @@ async def test_a_ticket_of_a_former_session_never_owns(holders: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "written over"])
-async def test_a_waiter_whose_node_is_taken_from_it_takes_a_new_ticket(
-    zookeeper: RealServer, path: str, how: str
-) -> None:
+async def test_a_waiter_whose_node_is_taken_takes_a_new_ticket(zookeeper: RealServer, path: str, how: str) -> None:
     async with two_clients(zookeeper) as (zk, zk2):
         holder, waiter, old = await behind_a_holder(zk, zk2, path, within=30)
         await until_watches(zookeeper, 3)

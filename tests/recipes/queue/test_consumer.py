@@ -108,9 +108,7 @@ async def cancelled_get(server: Server, zk: Client, queue: Queue | None = None) 
 
 
 @pytest.mark.parametrize("fault", ["lost before", "lost after", "refused"])
-async def test_an_item_is_put_back_once_whatever_its_first_answer_is(
-    fault: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_item_is_put_back_once_whatever_its_first_answer(fault: str, caplog: pytest.LogCaptureFixture) -> None:
     async with scene(PATH) as stage:
         await three_are_there(stage)
         server, session = stage.server, stage.zk.session_id

@@ -94,9 +94,7 @@ async def test_items_that_are_due_together_come_once_each(given: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 9000])
-async def test_an_item_that_cannot_be_moved_does_not_hide_the_others(
-    caplog: pytest.LogCaptureFixture, size: int
-) -> None:
+async def test_an_item_that_cannot_be_moved_does_not_hide_others(caplog: pytest.LogCaptureFixture, size: int) -> None:
     async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, request_limit=5000) as zk:
         queue = Queue(zk, PATH)
         await Queue(other, PATH).put_many([bytes(size), b"1"], delay=0.01)

@@ -116,6 +116,9 @@ def test_what_a_listing_knows() -> None:
     for number in range(2):  # two losses, then a new list: they are forgotten
         assert listing.pick(0) == names[number]
         listing.lost(is_fresh=False)
+    listing.won()  # likewise
+    listing.lost(is_fresh=False)
+    assert not listing.is_stale
     listing.fill(names, (), 0)
     for number in range(3):
         assert not listing.is_stale

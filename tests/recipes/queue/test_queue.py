@@ -46,7 +46,7 @@ async def test_a_queue_refuses_bad_arguments(arguments: dict[str, Any], error: t
             Queue(zk, **{"path": PATH} | arguments)
 
 
-async def test_bad_input_is_refused_before_anything_is_sent() -> None:
+async def test_bad_input_is_refused_and_nothing_is_sent() -> None:
     async with clients(1) as (_, (zk,)):
         queue = Queue(zk, PATH, 3)
         for bad in ("text", None, 5):

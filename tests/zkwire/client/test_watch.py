@@ -192,6 +192,22 @@ async def test_what_is_left_by_the_callback_for_an_event_does_not_get_that_event
             assert leave()
 
 
+async def test_a_callback_that_fails_is_reported_and_the_event_stays() -> None:
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+
+    def failing() -> None:
+        raise ValueError
+
+    async with scene() as stage:
+        with WatchSet() as watches:
+            await stage.zk.exists_and_watch("/a", into=watches)
+            watches.set_callback(failing)
+            await stage.zk.create("/a")
+            assert [event.path for event in watches.take()] == ["/a"]
+    assert [type(each) for each in reported] == [ValueError]
+
+
 async def test_the_end_of_the_session_is_one_call_of_the_callback_whatever_fails_first() -> None:
     error = SessionExpiredError("the session has expired")
     calls: list[str] = []

@@ -208,9 +208,7 @@ def test_watch_says_when_the_connection_is_lost_and_when_it_is_back(
 # -- dump and load ------------------------------------------------------------------------------------------------
 
 
-def test_a_dump_is_loaded_as_it_was(
-    run: Run, portal: Portal, zk: zkwire.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dump_loads_as_it_was(run: Run, portal: Portal, zk: zkwire.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     portal.call(zk.create, "/app", b"top")
     portal.call(zk.create, "/app/text", "ä".encode())
     portal.call(zk.create, "/app/text/bytes", b"\xff", acl=zkwire.READ_ONLY_ACL)

@@ -66,9 +66,7 @@ async def test_a_pipeline_cancelled_at_any_moment_leaves_no_node_and_no_watch() 
 
 
 @pytest.mark.parametrize("verb", some_in_quick(EPHEMERAL, 1))
-async def test_the_ephemeral_node_of_a_create_cancelled_at_any_moment_and_cut_off_is_removed_pitfall_10(
-    verb: str,
-) -> None:
+async def test_the_node_of_a_create_cancelled_at_any_moment_and_cut_off_is_removed_pitfall_10(verb: str) -> None:
     """Its answer is lost: a search finds the node, also if the caller is cancelled in the turn of the loss."""
     await removed_at_every_moment(EPHEMERAL[verb], cut=True)
 

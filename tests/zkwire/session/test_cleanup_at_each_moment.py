@@ -112,9 +112,7 @@ async def test_a_search_spares_newer_nodes_of_others_and_names_that_are_no_numbe
 
 @in_virtual_time
 @pytest.mark.parametrize(("sequential", "carried_out"), [(True, True), (True, False), (False, False)])
-async def test_a_search_spares_the_node_of_a_create_that_waited_in_the_queue(
-    sequential: bool, carried_out: bool
-) -> None:
+async def test_a_search_spares_the_node_of_a_create_that_waited_in_a_queue(sequential: bool, carried_out: bool) -> None:
     """The second create waits in the queue when the first is cut off; the search must be sent before it."""
     async with a_client(max_in_flight=1) as (server, zk):
         await zk.create("/p")

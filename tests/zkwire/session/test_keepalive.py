@@ -152,6 +152,10 @@ async def test_a_session_that_is_certain_for_more_than_a_tenth_of_its_timeout_ne
         await zk.certify()
         assert server.names() == []
         await asyncio.sleep(0.2)
+        server.strike = lambda wire, sent: zkwire.NoAuthError.code
+        with pytest.raises(zkwire.NoAuthError):
+            await zk.certify()
+        server.strike = lambda wire, sent: None
         await zk.certify()
         assert set(server.names()) == {"sync", "multi"}
         assert zk.is_certain(zk.session_id)

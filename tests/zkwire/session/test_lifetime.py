@@ -89,9 +89,7 @@ async def test_a_server_that_grants_a_shorter_timeout_brings_the_end_of_certaint
 
 
 @in_virtual_time
-async def test_the_time_that_the_machine_was_suspended_counts_against_certainty(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_time_of_a_suspension_counts_against_certainty(monkeypatch: pytest.MonkeyPatch) -> None:
     """The event loop's clock does not run meanwhile; the servers' clocks do."""
     slept = 1000.0
     monkeypatch.setattr(keepalive, "suspended", lambda: slept)

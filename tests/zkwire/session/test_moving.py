@@ -42,9 +42,7 @@ async def test_what_is_in_flight_is_answered_before_the_server_is_left_and_what_
 
 @in_virtual_time
 @pytest.mark.parametrize("refused", [False, True])
-async def test_a_server_is_left_at_once_if_nothing_is_in_flight(
-    refused: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_server_is_left_at_once_with_nothing_in_flight(refused: bool, caplog: pytest.LogCaptureFixture) -> None:
     """Also if it refuses the last ping; the next ordinary one would be due after more than a minute."""
     async with a_client("a", 600.0) as (server, zk):
         server.strike = lambda wire, sent: zkwire.ThrottledError.code if refused and sent.name == "ping" else None
@@ -118,9 +116,7 @@ async def test_a_server_that_falls_silent_ends_the_wait_for_the_clean_up_of_a_ke
 # -- failures inside --------------------------------------------------------------------------------------------------
 
 
-async def test_a_defect_in_the_session_is_reported_and_leaves_no_caller_waiting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_defect_in_a_session_is_reported_and_leaves_no_caller_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     handler, complaints = loop.get_exception_handler(), []
     async with Server() as server:

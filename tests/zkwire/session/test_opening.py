@@ -125,9 +125,7 @@ async def test_a_resolver_slower_than_an_attempt_is_waited_for_by_the_next_ones_
                 assert names.asked == 2
 
 
-async def test_a_question_that_hangs_is_asked_again_each_time_after_twice_as_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_question_that_hangs_is_asked_again_after_twice_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     opener, before, now = Opener(), {*threading.enumerate()}, 0.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
 

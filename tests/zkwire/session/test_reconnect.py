@@ -52,9 +52,7 @@ async def test_a_kept_session_is_resumed_by_its_password_and_no_session_begins_i
 
 
 @pytest.mark.since("3.9", "the zxid of an event", raises=AssertionError)
-async def test_no_event_advances_the_zxid_that_a_reconnect_sends_pitfalls_33_61(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_no_event_advances_the_zxid_of_a_reconnect_pitfalls_33_61(zookeeper: RealServer, path: str) -> None:
     async with proxied(zookeeper) as (proxy, other, zk):
         await zk.create(path)
         _, first = await zk.exists_and_watch(f"{path}-1")

@@ -42,6 +42,11 @@ async def test_callers_wait_for_a_removal_as_long_as_one_of_the_removals_ends_ea
         server.strike = throttled()
         await asyncio.sleep(0.2)
         assert await zk.get_children("/") == ["zookeeper"]
+        server.strike = throttled("delete")  # and as before
+        await zk.create("/e")
+        start = now()
+        await zk.discard("/e")
+        assert 1.0 <= now() - start <= 2.0
 
 
 @in_virtual_time

@@ -76,9 +76,7 @@ def test_the_hashes_are_those_of_a_real_exchange() -> None:
     assert mechanism.step(RSPAUTH) is None
 
 
-def test_a_system_that_permits_md5_only_where_it_protects_nothing_is_no_obstacle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_system_that_permits_md5_where_it_protects_nothing_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     """Systems with the rules of FIPS 140 refuse it otherwise."""
     real = hashlib.md5
 

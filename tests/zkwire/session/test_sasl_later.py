@@ -51,9 +51,7 @@ class Slow:
 
 
 @in_virtual_time
-async def test_the_client_is_known_before_any_request_and_waits_for_what_is_away(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_client_is_known_before_a_request_and_waits_for_what_is_away(caplog: pytest.LogCaptureFixture) -> None:
     """The principal is proven before any request: while a KDC is away, the client tries again, and sends nothing."""
     loop, mechanism = asyncio.get_running_loop(), Slow()
     async with a_client(hosts="a", sasl=mechanism) as (server, zk):

@@ -143,9 +143,7 @@ def test_a_record_does_not_show_its_secret(record: object) -> None:
     assert not shows(repr(record), SECRETS)
 
 
-async def test_a_handshake_that_makes_no_session_is_logged_without_its_password(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_handshake_that_makes_no_session_is_logged_without_a_password(caplog: pytest.LogCaptureFixture) -> None:
     async def bad(peer: Peer) -> None:
         await peer.connect_request()
         await peer.send_frame(struct.pack(">iiqi", 0, 4000, 5, len(SECRET)) + SECRET.encode() + b"\0")

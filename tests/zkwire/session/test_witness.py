@@ -34,7 +34,9 @@ class Hellos(Server):
 
 
 def witness(server: Server) -> Witness:
-    return Witness(None, [Credential(Identity("digest", b"user:password"), print)], server.open_link, Address("a", 2181), 1.0)
+    return Witness(
+        None, [Credential(Identity("digest", b"user:password"), print)], server.open_link, Address("a", 2181), 1.0
+    )
 
 
 @in_virtual_time

@@ -174,6 +174,7 @@ def test_a_resumed_session_is_certain_from_its_first_committed_write() -> None:
     certainty.resumed(120.0, T)
     assert certainty.until == 164.0
     assert not certainty.is_broken
+    assert not certainty.has_run_out(120.0 + T)
     assert certainty.wants_write(121.0, Upkeep.READY)
     for at in range(122, 150):
         certainty.answered(at, at + 0.1, AckLevel.LEADER, 1 << 40)

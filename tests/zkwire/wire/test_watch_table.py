@@ -77,9 +77,7 @@ def _concerns(kind: WatchKind, at: str, event: WatchEventType, path: str) -> boo
         *((asked, code, None) for asked in WatchKind for code in (-1, -4, -5, -6, -8, -102, -127, 1, -9999)),
     ],
 )
-def test_a_reply_registers_a_watch_of_the_right_kind_or_none(
-    asked: WatchKind, code: int, kind: WatchKind | None
-) -> None:
+def test_a_reply_registers_a_watch_of_its_kind_or_none(asked: WatchKind, code: int, kind: WatchKind | None) -> None:
     """Pitfall 19: on a missing node exists sets a watch, getData does not."""
     assert kind_set_by(asked, code) is kind
 

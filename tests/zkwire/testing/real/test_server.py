@@ -193,9 +193,7 @@ def test_an_unfinished_download_is_not_taken(bare: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", "3.9.5", "3.9.5/zookeeper-3.9.5.jar", "3.9.5/lib", "3.9.5/lib/a.jar", "3.9.5/conf/a"]
 )
-def test_what_another_user_can_have_put_there_is_not_run(
-    bare: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_what_other_users_can_have_put_there_is_not_run(bare: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """In a folder such as /tmp, every user can make a .zookeeper.  `lib` is a link, and so is a jar that is gone."""
     store = bare.parent / ".zookeeper"
     _install(store / "3.9.5", "3.9.5")
