@@ -22,7 +22,7 @@ from recipes.common.this_process import one_line
 from recipes.group import Group, Member
 from recipes.line.lease import Lease
 from recipes.lock import Lock
-from zkwire import ACL, Client, join_path, validate_path
+from zkwire import ACL, Client, SessionClosedError, join_path, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -267,10 +267,14 @@ class Partitioner(BackgroundBlock, Generic[P]):
         self._others: dict[str, bytes] = {}  # the members that divide another list, with their fingerprints
         self._given: frozenset[P] = frozenset()
         self._is_iterated = False
+        self._zk = zk
         self._member: Member  # of the present block
+        self._over: asyncio.Future[None]  # done when it has ended
 
     async def _begin(self) -> Coroutine[Any, Any, None]:
         self._given = frozenset()
+        self._over = asyncio.get_running_loop().create_future()
+        self._zk.on_closing.add(self._client_closes)
         weight = b"" if self._weight == 1 else b", weight %d" % self._weight
         self._member = await self._group.join(self.name, self._fingerprint + weight, within=self._within)
         return self._divide()
@@ -280,7 +284,14 @@ class Partitioner(BackgroundBlock, Generic[P]):
             holding.want(None)
             holding.confirm()
         self._news.set()
+        self._zk.on_closing.discard(self._client_closes)
+        self._over.set_result(None)
         await self._member.leave()
+
+    def _client_closes(self) -> asyncio.Future[None] | None:
+        """Stop the body if another task runs it; return the future of its end, None if there is none."""
+        error = SessionClosedError(f"the client of {self._described} is being closed")
+        return self._over if self._background is not None and self._background.stop(error) else None
 
     def __aiter__(self) -> Self:
         return self

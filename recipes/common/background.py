@@ -30,6 +30,14 @@ class BackgroundTask:
         self._failure = error
         self._cancel_body()
 
+    def stop(self, error: BaseException) -> bool:
+        """Do as `fail` if another task runs the body, and is not cancelled already; return whether another one does."""
+        if self._body is asyncio.current_task():
+            return False
+        if self._body.cancelling() <= self._cancelling:
+            self.fail(error)
+        return True
+
     async def leave(self, kind: type[BaseException] | None) -> None:
         """Cancel the work, and return when its task has ended.
 

@@ -18,12 +18,13 @@ from recipes.common.retrying import is_transient
 from recipes.common.waiting import LEAVES_WITHIN
 from recipes.line.diagnostics import describe_session
 from recipes.line.known import known_of
-from recipes.line.ticket import Ticket, VersionedWriter, WrittenOverError, yield_processor
+from recipes.line.ticket import Successors, Ticket, VersionedWriter, WrittenOverError, yield_processor
 from zkwire import Client, Node, NoNodeError, SessionError, Transaction, Watch, WatchEventType, WatchSet, ZooKeeperError
 
 _log = logging.getLogger(__name__)
 
 GIVEN_BACK: Final = "another task has released it"
+CLOSING: Final = "its client is being closed"
 DELETED: Final = "another client has deleted it"
 WRITTEN_OVER: Final = "another client has written into it"
 _ENDED: Final = "its session is over"
@@ -134,11 +135,15 @@ class Holding:
 
     def _enter_body(self, body: Body) -> None:
         """Have `body` interrupted when the lease is lost."""
+        if not self._bodies:
+            self._zk.on_closing.add(self._client_closes)
         self._bodies.append(body)
 
     def _leave_body(self, body: Body) -> LockLostError | None:
         """Undo `_enter_body`; return the loss of the lease, None if it is not lost."""
         self._bodies.remove(body)
+        if not self._bodies:
+            self._zk.on_closing.discard(self._client_closes)
         return self._find_loss()
 
     def _interrupt_bodies(self, loss: LockLostError) -> None:
@@ -149,6 +154,12 @@ class Holding:
         """Stop the bodies that other tasks run, the innermost first; return whether there are any."""
         found = [body._give_back(error) for body in reversed(self._bodies)]  # all of them are asked
         return any(found)
+
+    def _client_closes(self) -> asyncio.Future[Any] | None:
+        """Stop the bodies that other tasks run; return the future of the end of the lease, None if none runs."""
+        if self.is_over or not self._give_back(LockLostError(self._described, CLOSING)):
+            return None
+        return self._until_over()
 
     async def _is_left_to_bodies(self) -> bool:
         """Stop the bodies that other tasks run, and wait for them; return whether there are any: their ends release.
@@ -167,19 +178,6 @@ class Holding:
             elif (gone := over.result()) is not None:
                 await asyncio.wait([gone])  # not `await gone`: a cancellation would reach the other task that waits
         return True
-
-
-class Successors(Protocol):
-    """The tasks of this process that wait for the same lock, see LocalQueue."""
-
-    def wants_ticket(self) -> bool:
-        """Return whether the ticket may be passed on."""
-
-    def pass_ticket(self, ticket: Ticket) -> None:
-        """Pass the turn to the next task, together with `ticket`."""
-
-    def pass_turn(self) -> None:
-        """Pass the turn to the next task, which needs a ticket of its own."""
 
 
 class Lease(Holding):
@@ -386,6 +384,7 @@ class Lease(Holding):
             lease._enter_body(body)
             body._go_on_under(lease, self)
         self._bodies.clear()
+        self._zk.on_closing.discard(self._client_closes)
 
     async def _write(self, writer: VersionedWriter, data_of: Callable[[int], bytes | None]) -> None:
         """Write the data that `data_of` returns for the next version, until it is known to be there.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 from recipes.common.checks import checked_within, current_task, running_loop, same_loop
 from recipes.common.waiting import describe_outage
 from recipes.line.diagnostics import DIAGNOSTICS, WaitDiagnostics
-from recipes.line.lease import Body, LockLostError
+from recipes.line.lease import CLOSING, Body, LockLostError
 from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from zkwire import Client, SessionError
@@ -130,11 +130,12 @@ class Hold(Generic[H]):
                 self._cancel_body()
 
     def _give_back(self, error: LockLostError) -> bool:
-        """Have the task of the body cancelled if it is another one that still runs, once; return whether it is so."""
+        """Have the task of the body cancelled, once, if it is another one that runs; return whether it is so."""
         task = self._task
         if task is None or task.done() or task is asyncio.current_task():
             return False
-        if self._loss is None:
+        is_leaving = task.cancelling() > self._cancelling and error.why is CLOSING  # `asyncio.run` has cancelled it
+        if self._loss is None and not is_leaving:
             self._interrupt(error)
         return True
 

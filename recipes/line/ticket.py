@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from recipes.common.retrying import read_after_loss, until_answered
 from recipes.line.ticket_data import HashChain
@@ -203,3 +203,16 @@ class VersionedWriter:
         if not ticket.is_own_data(node):
             raise WrittenOverError
         ticket.unanswered = None
+
+
+class Successors(Protocol):
+    """The tasks of this process that wait for the same lock, see LocalQueue."""
+
+    def wants_ticket(self) -> bool:
+        """Return whether the ticket may be passed on."""
+
+    def pass_ticket(self, ticket: Ticket) -> None:
+        """Pass the turn to the next task, together with `ticket`."""
+
+    def pass_turn(self) -> None:
+        """Pass the turn to the next task, which needs a ticket of its own."""

@@ -193,3 +193,30 @@ async def test_a_node_that_is_being_put_back_while_the_server_falls_silent_keeps
         server.is_silent = True
         async with asyncio.timeout(BOUND):
             await kept.__aexit__(None, None, None)
+
+
+EXCLUDING = ("Lock", "MultiLock", "TryLock", "Election", "a term of an election", "a claim of a Queue", "Partitioner")
+
+
+@pytest.mark.parametrize("held", EXCLUDING)
+@in_virtual_time
+async def test_a_client_that_is_closed_ends_its_session_after_the_bodies_of_other_tasks(held: str) -> None:
+    server, inside, names = Server(max_session_timeout=LONG), asyncio.Event(), list[str]()
+
+    async def service(zk: Client) -> None:
+        async with HELD[held](zk):
+            inside.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(20.0)
+                names.extend(server.names())
+
+    zk = await connected(server).__aenter__()
+    running = asyncio.create_task(service(zk))
+    await inside.wait()
+    await zk.close()
+    assert names
+    assert "closeSession" not in names
+    (error,) = await asyncio.gather(running, return_exceptions=True)
+    assert "being closed" in str(error) or held == "a term of an election"  # its iteration ends

@@ -1,11 +1,12 @@
 """Helpers for the tests of locks: two clients, and tasks that wait in a line."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import zkwire
+from recipes import Election, Lock, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
 from recipes.line.ticket_data import HashChain
@@ -13,6 +14,17 @@ from tests.support.everywhere import no_watch_stays
 from tests.support.recipes import until, until_line
 from zkwire import Client
 from zkwire.testing import Server
+
+Make: TypeAlias = Callable[[Client, str], Locking[Any]]
+
+KINDS: dict[str, Make] = {
+    "lock": lambda zk, path: Lock(zk, path),
+    "read lock": lambda zk, path: ReadWriteLock(zk, path).read(),
+    "write lock": lambda zk, path: ReadWriteLock(zk, path).write(),
+    "semaphore": lambda zk, path: Semaphore(zk, path, 1),
+    "election": lambda zk, path: Election(zk, path),
+    "timed lock": lambda zk, path: TimedLock(zk, path, 60),
+}
 
 
 @asynccontextmanager

@@ -65,7 +65,7 @@ class Watch:
 
     def begin(self) -> None:
         """Begin: every log record, every error of zkwire, and every session's password is noted from here on."""
-        ConnectResponse(0, 1, 1, None).encode()  # a record gets its own `decode` when it is first used
+        ConnectResponse.decode(ConnectResponse(0, 1, 1, None).encode(), 0)  # its own `decode` is made at the first use
         init, decode = zkwire.ZooKeeperError.__init__, ConnectResponse.decode
 
         def noting_init(error: zkwire.ZooKeeperError, *args: object) -> None:

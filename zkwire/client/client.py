@@ -18,7 +18,7 @@ from zkwire.client.session_view import SessionView
 from zkwire.client.transaction import Transaction
 from zkwire.client.trees import Trees
 from zkwire.errors import ConnectionLostError, NoNodeError, SessionError, ZooKeeperError
-from zkwire.session import keepalive
+from zkwire.session import closing, keepalive
 from zkwire.session.guaranteed_delete import GuaranteedDelete
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
@@ -39,6 +39,7 @@ class Client(Reading, Trees, SessionView, Administration):
     Attributes:
         on_uncertain: Takes callbacks for the moment from which the session may have expired, see OnUncertain.
         on_closed: Takes callbacks for the end of the session, after which no other follows, see OnClosed.
+        on_closing: Takes callbacks for the moment at which `close` begins, see OnClosing.
 
     Raises:
         ServerError: From every verb, if the server refuses; the subclass says why.
@@ -69,6 +70,7 @@ class Client(Reading, Trees, SessionView, Administration):
         self._other_identities = others  # than the session's credentials
         self.on_uncertain: keepalive.OnUncertain = session.lifetime.on_uncertain
         self.on_closed: keepalive.OnClosed = session.on_closed
+        self.on_closing: closing.OnClosing = session.on_closing
 
     def __repr__(self) -> str:
         # What a person with a debugger wants to know, and no secrets.

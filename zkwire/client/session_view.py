@@ -148,6 +148,9 @@ class SessionView(Verbs):
     async def close(self, *, keep_session: bool = False, within: float | None = None) -> None:
         """End the session, which deletes its ephemeral nodes at once, and close the connection.
 
+        The body of an `async with` of a lock, an election, a claim or a Partitioner that another task runs is cancelled
+        first, as when another task releases the lock, and the session is ended when it has ended, so that no other
+        holder begins before.  Such a body gets half of the session timeout for its clean-up, or half of `within`.
         A second call waits for the first.  It ends within one session timeout, whatever the servers do, and when no
         server was heard for 2 seconds.  While none is connected, it waits as long for the next connection, and ends the
         session there; if there is none in time, the session is left to expire.  These 2 seconds begin earlier, up to
@@ -166,7 +169,8 @@ class SessionView(Verbs):
             The client closes anyway; the session may then live until it expires.
 
         Order:
-            Verbs called before `close` are answered first; verbs called after it raise SessionClosedError.
+            Verbs called before `close` are answered first.  Verbs called after it raise SessionClosedError, but those
+            of a body that is being cancelled.
         """
         check_loop(self._loop)
         if within is not None and not within >= 0:

@@ -31,6 +31,41 @@ def closed() -> SessionClosedError:
     return SessionClosedError("the client is closed: make a new one with zkwire.connect")
 
 
+class OnClosing:
+    """Callbacks for the moment at which `Client.close` begins; `Client.on_closing`.
+
+        zk.on_closing.add(callback); ...; zk.on_closing.discard(callback)
+
+    A callback stops what relies on the session, and returns a future that is done when it has ended, or None if there
+    is nothing to wait for.  `close` ends the session when these futures are done, after half of its own time limit at
+    the latest.  It may call a callback several times.  With `keep_session` it calls none.
+    """
+
+    def __init__(self) -> None:
+        self._callbacks: dict[Callable[[], asyncio.Future[Any] | None], None] = {}
+
+    def add(self, callback: Callable[[], "asyncio.Future[Any] | None"]) -> None:
+        """Have `callback` called when the client begins to close."""
+        self._callbacks[callback] = None
+
+    def discard(self, callback: Callable[[], "asyncio.Future[Any] | None"]) -> None:
+        """Undo `add`; a callback that was never added is ignored."""
+        self._callbacks.pop(callback, None)
+
+    async def _call(self, begin: Callable[[], None], within: float) -> None:
+        """Call all, and wait for their futures, for `within` seconds at most; call `begin` if there is one to wait for.
+
+        Until the end of that wait, verbs are carried out, and what is to end has its locks.
+        """
+        now = asyncio.get_running_loop().time
+        until = now() + within
+        while within > 0 and (endings := [each for stop in list(self._callbacks) if (each := stop()) is not None]):
+            begin()
+            left = until - now()
+            if left <= 0 or not (await asyncio.wait(endings, timeout=left, return_when=asyncio.FIRST_COMPLETED))[0]:
+                return
+
+
 class CloseWaiter:
     """The waiter of the last request on a link: it acts in the step in which the request is answered.
 

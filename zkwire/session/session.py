@@ -19,7 +19,17 @@ from typing import Any, Final
 from zkwire import errors
 from zkwire.session import probe
 from zkwire.session.attempt import Attempt, RefusedError, SessionKey
-from zkwire.session.closing import CloseWaiter, clean_up, closed, drain, end_session, end_tasks, finish, while_heard
+from zkwire.session.closing import (
+    CloseWaiter,
+    OnClosing,
+    clean_up,
+    closed,
+    drain,
+    end_session,
+    end_tasks,
+    finish,
+    while_heard,
+)
 from zkwire.session.credentials import Credentials, Identity
 from zkwire.session.guaranteed_delete import ignored
 from zkwire.session.hosts import Address, Hosts
@@ -80,6 +90,7 @@ class Session(LinkOwner):
         self.requests: RequestQueue = RequestQueue(max_in_flight, request_limit, tap)
         self.lifetime: Lifetime = Lifetime(least_timeout if session_id else float("inf"))
         self.on_closed: OnClosed = OnClosed()
+        self.on_closing: OnClosing = OnClosing()
         self.states: States = States()
         if tap is not None:
             self.states.listen(lambda state: tap.state_changed(state, self.requests.server))
@@ -151,20 +162,27 @@ class Session(LinkOwner):
             await asyncio.shield(self._closing)
             return
         self._closing = self._loop.create_future()
-        if (link := self.requests.link) is not None:
-            link.stay()  # the last requests are sent on this link
         end = self._loop.time() + (self.timeout if within is None else min(within, self.timeout))
         last: Request[Any] = PingRequest() if keep_session else CloseSessionRequest()
         try:
-            if keep_session and link is not None and self._is_ready:
-                await clean_up(self.requests, link, (end - self._loop.time()) / 2)
-            if self._is_ready or (self._has_session and not keep_session):
-                last_answer = CloseWaiter(self._end_as_closed)
-                self.requests.send_at_once(Call(last, last_answer))  # there may be no time to wait for the next turn
-                self.requests.refusal = closed()
+            try:
+                half = (end - self._loop.time()) / 2
                 if not keep_session:
-                    # The server ends the session before it answers, so that a lock must not be trusted until then.
-                    self._end_trust(closed())
+                    await self.on_closing._call(lambda: self.on_closed._closed(closed()), half)
+                if (link := self.requests.link) is not None:
+                    link.stay()  # the last requests are sent on this link
+                    if keep_session and self._is_ready:
+                        await clean_up(self.requests, link, half)
+            finally:  # also if this task is cancelled: the session must not live on with what it holds
+                is_closing = self._is_ready or (self._has_session and not keep_session)
+                if is_closing:
+                    last_answer = CloseWaiter(self._end_as_closed)
+                    self.requests.send_at_once(Call(last, last_answer))  # there may be no time for the next turn
+                    self.requests.refusal = closed()
+                    if not keep_session:
+                        # The server ends the session before it answers: a lock must not be trusted until then.
+                        self._end_trust(closed())
+            if is_closing:
                 until: set[asyncio.Future[Any]] = {self._ended}
                 if keep_session and self.requests.link is not None:
                     until.add(self.requests.link.closed)  # a session that lives on needs no other server

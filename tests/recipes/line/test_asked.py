@@ -7,9 +7,9 @@ import pytest
 import zkwire
 from recipes import Election, Lock, LockLostError, ReadWriteLock, TimedLease, TimedLock
 from recipes.line.ticket import ASKED
-from tests.recipes.line.test_foreign_data import Make, every_kind
+from tests.recipes.line.test_foreign_data import every_kind
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.locks import hung, limit, start_waiting, watch_count
+from tests.support.locks import Make, hung, limit, start_waiting, watch_count
 from tests.support.recipes import outcome, two_clients, until, until_line
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import Client

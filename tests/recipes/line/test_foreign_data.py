@@ -1,32 +1,20 @@
 """Data in tickets that their own client has not written: it is not believed, and it ends the lease."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from recipes import Election, Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock, TryLock
-from recipes.line.locking import Locking
+from recipes import Election, Lock, LockLostError, TryLock
+from tests.support import locks
 from tests.support.everywhere import scene
-from tests.support.locks import start_waiting
+from tests.support.locks import Make, start_waiting
 from tests.support.recipes import outcome, two_clients, until, until_armed
-from zkwire import Client
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(40)
 
-Make = Callable[[Client, str], Locking[Any]]
-
-KINDS: dict[str, Make] = {
-    "lock": lambda zk, path: Lock(zk, path),
-    "read lock": lambda zk, path: ReadWriteLock(zk, path).read(),
-    "write lock": lambda zk, path: ReadWriteLock(zk, path).write(),
-    "semaphore": lambda zk, path: Semaphore(zk, path, 1),
-    "election": lambda zk, path: Election(zk, path),
-    "timed lock": lambda zk, path: TimedLock(zk, path, 60),
-    "try lock": lambda zk, path: TryLock(zk, path),
-}
+KINDS: dict[str, Make] = locks.KINDS | {"try lock": lambda zk, path: TryLock(zk, path)}
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 
 FORGED_LIMITS = [b"zkwire limit 0.000\n", b"zkwire limit 0.000 " + b"0" * 64 + b"\n"]

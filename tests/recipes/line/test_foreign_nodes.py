@@ -1,31 +1,23 @@
 """Nodes in a line that are no tickets, or that a client must not read: the line goes round them, and reports them."""
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import pytest
 
-from recipes import Election, Lock, ReadWriteLock, Semaphore, TimedLock
-from recipes.line.locking import Locking
-from tests.support.locks import start_waiting
+from recipes import Lock, ReadWriteLock
+from tests.support import locks
+from tests.support.locks import Make, start_waiting
 from tests.support.recipes import line, no_task_stays, two_clients, until, until_line
 from zkwire import ACL, Client, Perms
 from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(40)
 
-Make = Callable[[Client, str], Locking[Any]]
-
-KINDS: dict[str, Make] = {
-    "lock": lambda zk, path: Lock(zk, path),
-    "read lock": lambda zk, path: ReadWriteLock(zk, path).read(),
-    "write lock": lambda zk, path: ReadWriteLock(zk, path).write(),
+KINDS: dict[str, Make] = locks.KINDS | {
     "read lock that yields": lambda zk, path: ReadWriteLock(zk, path, prefer="writers").read(),
     "write lock that yields": lambda zk, path: ReadWriteLock(zk, path, prefer="readers").write(),
-    "semaphore": lambda zk, path: Semaphore(zk, path, 1),
-    "election": lambda zk, path: Election(zk, path),
-    "timed lock": lambda zk, path: TimedLock(zk, path, 60),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 
