@@ -80,7 +80,8 @@ class Term(Lease):
         Raises:
             LockLostError: after the term, and when another client has written into the term's node.
             RuntimeError: if the term was resigned, also while the data was being written.
-            ValueError: if the data is b"__REVOKE__", see `Contender.ask`; then the data stays.
+            ValueError: if the data is too large, or b"__REVOKE__", see `Contender.ask`.
+            ServerError: if a server refuses the data for good.
 
         After one of the first two, the data may have been replaced or not.
 
@@ -93,16 +94,22 @@ class Term(Lease):
         self.check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"the data of a term must be bytes, not {data!r}")
-        self._data = content = checked_content(bytes(data))
+        content = checked_content(bytes(data))
         expected: int | None = None
+        before: bytes | None = None
 
         def data_of(version: int) -> bytes | None:
-            nonlocal expected
-            expected = expected or version
+            nonlocal before, expected
+            if expected is None:  # the calls before this one have ended
+                expected, before, self._data = version, self._data, content
             # A later version: the answer was lost, and our data is there, unless a request to give way took its place.
             return content if not self.is_over and (version == expected or self._ticket.is_asked) else None
 
-        await self._write(self._writer, data_of)
+        try:
+            await self._write(self._writer, data_of)
+        except (ServerError, ValueError):  # ValueError: too large
+            self._data = self._data if before is None else before
+            raise
         self.check()
 
     def _on_asked(self) -> None:

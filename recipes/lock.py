@@ -69,9 +69,9 @@ class LocalQueue:
             if not self._waiting:
                 self._on_closed.discard(self._end)
 
-    def wants_ticket(self) -> bool:
-        """Return whether a task waits, and the ticket may be passed on once more before other processes have a turn."""
-        return self._passes_left > 0 and not all(waiter.done() for waiter in self._waiting)
+    def wants_ticket(self, ticket: Ticket) -> bool:
+        """Return whether a task waits, and `ticket` may be passed on once more before other processes have a turn."""
+        return self._passes_left > 0 and not ticket.is_asked and not all(waiter.done() for waiter in self._waiting)
 
     def pass_ticket(self, ticket: Ticket) -> None:
         """Pass the turn to the next task, together with `ticket`."""
@@ -123,7 +123,8 @@ class Lock(LineLock[Lease]):
             lock and read the tickets, into which only their own client may write, or all clients if that one has no
             identity.
         local_passes: How many times in succession a ticket may be passed on to the next task that waits on this object,
-            before the other processes have a turn again: the leases of one ticket share one token.
+            before the other processes have a turn again: the leases of one ticket share one token.  A ticket that was
+            asked to give way is not passed on.
 
     Order:
         By tickets, which are numbered in the order in which the creates reach the ensemble's leader.  Tasks of one

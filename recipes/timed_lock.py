@@ -36,7 +36,7 @@ class TimedLease(Lease):
     the lease ends at the holder before another client may take the lock over.
     """
 
-    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_own_write", "_suspended", "_writer")
+    __slots__ = ("_alarm", "_data", "_end", "_extensions", "_is_believed", "_own_write", "_suspended", "_writer")
 
     def __init__(self, zk: Client, ticket: Ticket, limit: float, data: bytes) -> None:
         self._suspended = zk.machine_suspended()
@@ -46,6 +46,7 @@ class TimedLease(Lease):
         # The calls of `extend` that are under way: a timeout by which each is stopped as soon as the lease is over, and
         # until when the lease may be held once the server has answered it, on the lease's clock.
         self._extensions: dict[asyncio.Timeout, float] = {}
+        self._is_believed = True  # no limit without a proof has been written
         self._own_write: asyncio.Task[None] | None = None
         super().__init__(zk, ticket)
         self._alarm = self._loop.call_later(min(limit, _LOOK_EVERY), self._check_limit)
@@ -58,8 +59,9 @@ class TimedLease(Lease):
         the waiting clients may know only the old limit.  Of concurrent calls the latest one applies: if it has asked
         for an earlier end, the answer to an older call does not move that end.
 
-        A lease can prove 300 limits.  Those after that end the lease as well, but no other client believes them: if
-        the program hangs by then, the lock is free only when its session has expired.
+        A lease can prove 300 limits, or half as many if it is asked to give way after each of them.  Those after that
+        end the lease as well, but no other client believes them: if the program hangs by then, the lock is free only
+        when its session has expired.
 
         Args:
             limit: In seconds.
@@ -134,9 +136,11 @@ class TimedLease(Lease):
         link = None if chain is None else chain.link(version)
         if link is not None:
             return ticket_data.limited(left, link, self._data)
-        if version == MOST_LINKS + 1:
+        if self._is_believed:
+            self._is_believed = False
             _log.warning(
-                "%s: no other client believes the limits of this lease from now on: it had too many", self.path
+                "%s: no other client believes this lease's limits any more: too many limits and requests to give way",
+                self.path,
             )
         return self._data
 

@@ -315,7 +315,7 @@ class Lease(Holding):
                 successors.pass_turn()
             return
         # A ticket without certainty is not passed on: the next task would own it only to lose it.
-        if successors is not None and successors.wants_ticket() and self._zk.certain_for(self._session_id):
+        if successors is not None and successors.wants_ticket(ticket) and self._zk.certain_for(self._session_id):
             self._finish()
             successors.pass_ticket(ticket)
             return

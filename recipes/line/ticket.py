@@ -208,8 +208,8 @@ class VersionedWriter:
 class Successors(Protocol):
     """The tasks of this process that wait for the same lock, see LocalQueue."""
 
-    def wants_ticket(self) -> bool:
-        """Return whether the ticket may be passed on."""
+    def wants_ticket(self, ticket: Ticket) -> bool:
+        """Return whether `ticket` may be passed on."""
 
     def pass_ticket(self, ticket: Ticket) -> None:
         """Pass the turn to the next task, together with `ticket`."""

@@ -47,12 +47,7 @@ def one_permit_too_many() -> None:
 
 BROKEN: Final[dict[str, Callable[[], None]]] = {
     function.__name__.replace("_", "-"): function
-    for function in (
-        certainty_never_ends,
-        second_in_line_owns,
-        readers_pass_writers,
-        one_permit_too_many,
-    )
+    for function in (certainty_never_ends, second_in_line_owns, readers_pass_writers, one_permit_too_many)
 }
 
 

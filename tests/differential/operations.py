@@ -202,12 +202,7 @@ CONNECTIONS = ["nothing", "drop", "resume", "wrong_password", "close", "close", 
 ALONE = {"set_acl", "auth", *CONNECTIONS}
 
 # A step shrinks towards the first kind. Multis have parts.
-KINDS = (
-    *CONNECTIONS,
-    *[*WRITES, *READS, *WATCHES, *WATCHES, *OTHERS] * 2,
-    *["multi"] * 12,
-    *["multi_read"] * 3,
-)
+KINDS = (*CONNECTIONS, *[*WRITES, *READS, *WATCHES, *WATCHES, *OTHERS] * 2, *["multi"] * 12, *["multi_read"] * 3)
 PART_KINDS = (*WRITES, *WRITES, "check", "check", "check", "set_acl")
 READ_KINDS = (*["get", "children"] * 5, "exists")
 SLOT_CHOICES = (*[None] * 12, *range(SLOTS))

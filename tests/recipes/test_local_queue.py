@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -61,8 +62,10 @@ async def play(passes: int, steps: list[tuple[str, int]]) -> None:
             queue.pass_turn()
             left = passes
             return None
-        assert queue.wants_ticket() == (left > 0 and any(not task.cancelling() for task in waiting))
-        ticket: Any = object()
+        ticket: Any = SimpleNamespace(is_asked=True)
+        assert not queue.wants_ticket(ticket)
+        ticket.is_asked = False
+        assert queue.wants_ticket(ticket) == (left > 0 and any(not task.cancelling() for task in waiting))
         queue.pass_ticket(ticket)
         left -= 1
         return ticket

@@ -11,6 +11,7 @@ import zkwire
 from recipes import Lock, LockLostError, ReadWriteLock, Semaphore, TimedLock
 from recipes.line import ticket_data
 from recipes.line.locking import Locking
+from recipes.line.ticket import ASKED
 from tests.support import virtual_time
 from tests.support.client import turns
 from tests.support.clock import Clock
@@ -108,6 +109,19 @@ async def test_a_lease_whose_limit_does_not_fit_beside_its_data_is_lost() -> Non
         assert "store less" in str(await asyncio.wait_for(lease.lost(), 5))
         await lease.release()
         assert await line(zk, "/t") == []
+
+
+async def test_a_lease_that_has_used_up_its_proofs_by_requests_to_give_way_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("recipes.timed_lock.MOST_LINKS", 1)
+    async with scene() as stage:
+        async with TimedLock(stage.zk, "/t", 30) as lease:
+            for _ in range(3):
+                await until_data(stage.other, lease.path, lambda data: data.endswith(lease._data))
+                await stage.other.set(lease.path, ASKED)
+        (warned,) = caplog.messages
+        assert "too many limits and requests to give way" in warned
 
 
 async def until_data(zk: Client, path: str, condition: Callable[[bytes], bool]) -> None:

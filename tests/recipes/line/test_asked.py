@@ -84,6 +84,10 @@ async def test_what_a_holder_has_written_is_written_again_and_its_next_write_is_
                 assert await term.asked()
                 await stage.other.set(term.path, ASKED)
             await until_data(stage.other, term.path, data)
+        with pytest.raises(ValueError, match="store less"):
+            await term.set(bytes(2**21))
+        await stage.other.set(term.path, ASKED)
+        await until_data(stage.other, term.path, b"ready")  # and not what was refused
         await term._write(term._writer, lambda _: ASKED)  # its own data is no request, whatever it is
         await until(lambda: term._ticket.is_watched)
         await stage.zk.ping()

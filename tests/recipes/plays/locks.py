@@ -171,12 +171,7 @@ async def find_blocked_then_free(kind: Kind, stage: Scene) -> None:
 def of_each_kind() -> Iterator[Entry]:
     for name, kind in KINDS.items():
         holds = partial(hold, kind)
-        common: Any = {
-            "afterwards": holds,
-            "stays": kind.stays,
-            "lost": LOST,
-            "is_slow": kind.is_slow,
-        }
+        common: Any = {"afterwards": holds, "stays": kind.stays, "lost": LOST, "is_slow": kind.is_slow}
         yield Entry(name, holds, steps=2, **common)
         trying = partial(try_in_vain_then_with_success, kind)
         yield Entry(f"{name}, tried", trying, _BUT_CANCEL, **common)

@@ -139,12 +139,7 @@ async def test_next(zk):
     assert len(names) >= 5
     await zk.create("/a")
 """,
-        {
-            "test_examples": "PASSED",
-            "test_failing": "FAILED",
-            "test_leaving_a_task": "FAILED",
-            "test_next": "PASSED",
-        },
+        {"test_examples": "PASSED", "test_failing": "FAILED", "test_leaving_a_task": "FAILED", "test_next": "PASSED"},
         ["a task was left: <Task pending name='forgotten'"],
     ),
     "unittest": (
