@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 
 import zkwire
-from recipes.common.checks import checked_within
+from recipes.common.checks import checked_client, checked_within
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
@@ -33,7 +33,7 @@ class Barrier:
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self.path: str = validate_path(path)
         self._acl = acl
         self._warnings = WarnOnce(_log, "a barrier")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Final, NamedTuple
 
+from recipes.common.checks import checked_client
 from recipes.common.receipts import ExactWriter
 from recipes.common.retrying import until_answered
 from recipes.common.shared_nodes import read_or_create
@@ -92,7 +93,7 @@ class Counter:
     ) -> None:
         if not isinstance(size, int) or size not in SIZES:
             raise ValueError(f"size is 8 or 4 bytes, not {size!r}")
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self.path: str = validate_path(path)
         self.size = size
         self._initial = initial

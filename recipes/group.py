@@ -12,7 +12,7 @@ from copy import copy
 from typing import Final, Self
 
 import zkwire
-from recipes.common.checks import checked_within, same_loop
+from recipes.common.checks import checked_client, checked_within, same_loop
 from recipes.common.persistent_node import PersistentNode
 from recipes.common.retrying import read, until_answered
 from recipes.common.streams import RecipeStream
@@ -164,7 +164,7 @@ class Group:
     """
 
     def __init__(self, zk: Client, path: str, *, acl: Sequence[ACL] | None = None) -> None:
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self.path: str = validate_path(path)
         self._acl = acl
         self._own_sessions: set[int] = set()

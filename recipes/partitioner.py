@@ -245,12 +245,12 @@ class Partitioner(BackgroundBlock, Generic[P]):
         check_number(f"weight is a number from 1 to {_MOST_WEIGHT}", weight, 1, _MOST_WEIGHT)
         super().__init__(f"the Partitioner of {path}")
         self.path: str = validate_path(path)
+        self._group = Group(zk, join_path(self.path, "members"), acl=acl)
         self.name: str = name or zk.unique_id()
         self._settle = settle
         self._weight = weight
         self._divides = checked_function("divide", divide)
         self._within = checked_within(within)
-        self._group = Group(zk, join_path(self.path, "members"), acl=acl)
         self._news = asyncio.Event()
         self._holdings: dict[str, _Holding[P]] = {}
         for partition in partitions:

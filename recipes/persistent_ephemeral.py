@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from recipes.common.background import BackgroundBlock
-from recipes.common.checks import checked_within
+from recipes.common.checks import checked_client, checked_within
 from recipes.common.persistent_node import PersistentNode
 from zkwire import ACL, Client, validate_path
 
@@ -50,7 +50,7 @@ class PersistentEphemeral(BackgroundBlock):
         self, zk: Client, path: str, data: bytes = b"", *, acl: Sequence[ACL] | None = None, within: float | None = 0.0
     ) -> None:
         super().__init__(f"the PersistentEphemeral of {path}")
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self.path: str = validate_path(path)
         if path == "/":
             raise ValueError("path is the root, which cannot be an ephemeral node: use a path below it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from recipes.common.checks import check_number, checked_data
+from recipes.common.checks import check_number, checked_client, checked_data
 from recipes.common.receipts import ANY_VERSION, ExactWriter
 from recipes.common.shared_nodes import read_or_create
 from recipes.common.streams import DecodedStream
@@ -29,7 +29,7 @@ class SharedValue:
     """
 
     def __init__(self, zk: Client, path: str, initial: bytes = b"", *, acl: Sequence[ACL] | None = None) -> None:
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self.path: str = validate_path(path)
         self._initial = checked_data(initial)
         self._acl = OPEN_ACL if acl is None else acl

@@ -53,8 +53,8 @@ PUBLIC = (zkwire, recipes, zkwire.testing)
 
 # What objects of recipes call of each other, and users do not: it is not promised.
 SHARED_WITHIN_RECIPES = re.compile(
-    r"_(abandon|acquired_again|cancel_body_soon|cancellations|deliver|end|enter_body|find_loss|give_back|go_on_under|guard"
-    r"|handled|interrupt|is_left_to_bodies|leave_body|leave_node|loss|release_at_once|ticket)"
+    r"_(abandon|acquired_again|body_ended|cancel_body_soon|cancellations|deliver|end|enter_body|find_loss|give_back|go_on_under|guard"
+    r"|interrupt|is_left_to_bodies|leave_body|leave_node|loss|release_at_once|ticket)"
 )
 
 

@@ -77,4 +77,4 @@ if __name__ == "__main__":
     try:
         asyncio.run(main(sys.argv[1]))
     except (TimeoutError, zkwire.AuthFailedError) as error:
-        sys.exit(f"ended: {error}")
+        sys.exit(f"ended: {error!r}")

@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 import zkwire
 from recipes.cache.mirror import Answer, CacheChange, Mirror, Question, differs
-from recipes.common.checks import check_number, checked_function, checked_within
+from recipes.common.checks import check_number, checked_client, checked_function, checked_within
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
 from zkwire import Client, GetChildren, GetData, Node, SessionState, ZooKeeperError, validate_path
@@ -163,7 +163,7 @@ class Cache:
         if not recursive and depth is not None and depth > 1:
             raise ValueError(f"a cache that is not recursive has at most 1 level below its node, not {depth}")
         self.path: str = validate_path(path)
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         depth = depth if recursive or depth is not None else 1
         self._mirror = Mirror(self.path, depth, checked_function("where", where))
         self._has_data = data

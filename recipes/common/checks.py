@@ -11,7 +11,7 @@ from math import inf
 from types import UnionType
 from typing import Any, ParamSpec, TypeVar
 
-from zkwire import ZooKeeperError
+from zkwire import Client, ZooKeeperError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -27,6 +27,18 @@ def current_task() -> asyncio.Task[Any]:
     if task is None:
         raise RuntimeError("a lock is held by a task")
     return task
+
+
+def checked_client(zk: Client) -> Client:
+    """Return the client `zk` as recipes use it: without its `request_timeout`.
+
+    Raises:
+        TypeError: if it is no client.
+    """
+    try:
+        return zk.unlimited
+    except AttributeError:
+        raise TypeError(f"pass the client that `await zkwire.connect(...)` has returned, not {zk!r}") from None
 
 
 def check_number(allowed: str, value: float, least: int, most: float = inf, kind: type | UnionType = int) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 import zkwire
-from recipes.common.checks import check_number, checked_within
+from recipes.common.checks import check_number, checked_client, checked_within
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import pause, read, read_synced, result, until_answered
 from recipes.common.shared_nodes import make_container
@@ -45,7 +45,7 @@ class DoubleBarrier:
 
     def __init__(self, zk: Client, path: str, count: int, *, acl: Sequence[ACL] | None = None) -> None:
         check_number("count is a whole number of members from 1", count, 1)
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self.path: str = validate_path(path)
         self.count = count
         self._acl = acl

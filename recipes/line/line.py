@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 import zkwire
+from recipes.common.checks import checked_client
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import (
@@ -71,7 +72,7 @@ class Line:
         links: int = 0,
         creates_at_once: bool = True,
     ) -> None:
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self.path = path
         self._prefix = prefix
         self.data: bytes = checked_content(or_described(data))

@@ -13,7 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from recipes.common.checks import checked_within, current_task, running_loop, same_loop
+from recipes.common.checks import checked_client, checked_within, current_task, running_loop, same_loop
 from recipes.common.waiting import describe_outage
 from recipes.line.diagnostics import DIAGNOSTICS, WaitDiagnostics
 from recipes.line.lease import CLOSING, Body, LockLostError
@@ -159,6 +159,10 @@ class Hold(Generic[H]):
         if not holds:
             del _ENTERED[task]
 
+    def _is_cancelled(self) -> bool:
+        """Return whether the task was cancelled since it entered: a body may also raise CancelledError by itself."""
+        return self._task is not None and self._task.cancelling() > self._cancelling
+
     def _take_back_cancellations(self, task: asyncio.Task[Any]) -> bool:
         """Undo the cancellations by this hold; return whether there are none from elsewhere.
 
@@ -210,7 +214,7 @@ class Locking(ABC, Generic[H]):
     _can_wait = True
 
     def __init__(self, zk: Client, path: str) -> None:
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self.path = path
         self._described = f"the {self._noun} {path}"
         self._loop = running_loop()
@@ -220,6 +224,12 @@ class Locking(ABC, Generic[H]):
     def __repr__(self) -> str:
         latest = "no lease so far" if self._latest is None else f"latest lease {self._latest!r}"
         return f"<{type(self).__name__.removeprefix('_')} {self.path}, {latest}, {self._zk!r}>"
+
+    if not TYPE_CHECKING:  # a type checker would otherwise take every attribute for known
+
+        def __getattr__(self, name: str) -> Any:
+            hint = ": release the lease that acquire() returned" if name == "release" else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     @property
     def client(self) -> Client:

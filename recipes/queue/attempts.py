@@ -2,8 +2,9 @@
 
 A queue with `max_attempts` counts the claims of an item in the node `attempts/<item>`, a number as text.  The
 transaction that claims the item writes the number too, so a consumer that dies in its body has used an attempt, and no
-fault loses one.  A claim that ends before its body begins takes its attempt back; if its consumer dies, or its session
-ends, at that moment, the attempt stays counted.  The transaction that deletes a handled item deletes the number.
+fault loses one.  A claim that ends before its body begins takes its attempt back, and so does one whose body was
+cancelled, in the transaction that hands the item back; if its consumer dies, or its session ends, at that moment, the
+attempt stays counted.  The transaction that deletes a handled item deletes the number.
 
 Names begin again only in another node `entries`: a number that was written before that node is another item's, and 0.
 

@@ -16,6 +16,7 @@ from typing import Self
 import zkwire
 from recipes.common.numbers import next_number
 from recipes.common.retrying import read, read_synced, result_after_loss, until_answered
+from recipes.common.waiting import LEAVES_WITHIN
 from recipes.line.contenders import Contender, contender
 from recipes.line.lease import Body, Lease, LockLostError
 from recipes.line.locking import Hold
@@ -53,7 +54,9 @@ class Item(bytes):
         self._name = claimed.name
         self._session_id = claimed.node.session_id
         self._view = view
+        self._version = claimed.version
         self._is_handled = False
+        self._is_uncounted = False
         # No client waits for the claim's own node, so the end of a claim need not yield the processor to it.
         ticket = Ticket(claimed.node, nodes.zk.guaranteed_delete(self.path))
         self._lease = Lease(nodes.zk, ticket, is_awaited=False)
@@ -90,9 +93,10 @@ class Item(bytes):
 
     # -- the body ---------------------------------------------------------------------------------------------------
 
-    def _handled(self) -> None:
-        """Make `release` delete the item from the queue; called when a body has ended without an error."""
-        self._is_handled = True
+    def _body_ended(self, *, is_handled: bool, is_cancelled: bool) -> None:
+        """Make `release` delete an item that was handled; if the body was cancelled, make the claim count no more."""
+        self._is_handled = is_handled
+        self._is_uncounted = is_cancelled and self.attempt > 0
 
     def _enter_body(self, body: Body) -> None:
         """Interrupt `body` when the claim is lost."""
@@ -114,8 +118,10 @@ class Item(bytes):
         if await self._lease._is_left_to_bodies():
             return
         ending = self._nodes.in_background(self._end())
-        await asyncio.wait([ending])
-        ending.result()
+        # A process that is being stopped must not wait for a silent ensemble.
+        ended, _ = await asyncio.wait([ending], timeout=LEAVES_WITHIN if self._is_uncounted else None)
+        for each in ended:
+            each.result()
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -124,7 +130,7 @@ class Item(bytes):
             return  # another consumer may have claimed the item since
         loss = self._lease._find_loss()
         is_last = 0 < self._nodes.max_attempts <= self.attempt
-        if loss is not None or not (self._is_handled or is_last):
+        if loss is not None or not (self._is_handled or self._is_uncounted or is_last):
             await self._hand_back(is_lost=loss is not None)
             if loss is not None and self._is_handled:
                 raise loss
@@ -155,7 +161,7 @@ class Item(bytes):
     async def _delete(self) -> None:
         """Delete the item and both nodes of the claim, in one transaction that needs all three.
 
-        One that was not handled moves to `failed`.
+        One that was not handled moves to `failed`, or stays with its former number if the claim does not count.
 
         Raises:
             SessionError: if the session has ended.
@@ -186,16 +192,18 @@ class Item(bytes):
                 ticket.watches.cancel()
 
     async def _commit(self) -> None:
-        """Delete the three nodes; after a lost answer, see whether they are gone."""
-        paths = (self.path, self._nodes.taken_node(self._name), self.entry)
+        """Delete the nodes; after a lost answer, see whether they are gone."""
+        paths = [self.path, self._nodes.taken_node(self._name), self.entry][: 2 if self._is_uncounted else 3]
         is_counted = self.attempt > 0
         while True:
             transaction = self._zk.transaction(session_id=self._session_id)
             for path in paths:
                 transaction.delete(path)
-            if is_counted:
+            if is_counted and self._is_uncounted:
+                transaction.set(self._nodes.number(self._name), b"%d" % (self.attempt - 1), self._version)
+            elif is_counted:
                 transaction.delete(self._nodes.number(self._name))
-            if not self._is_handled:
+            if not (self._is_handled or self._is_uncounted):
                 add_move(transaction, self._nodes, self._name, self.data, self.attempt)
             try:
                 await transaction.commit()
@@ -214,7 +222,9 @@ class Item(bytes):
                     raise zkwire.SessionExpiredError(why) from None
                 if any(result_after_loss(node) is not None for node in left):
                     continue  # this is refused if another client has deleted one of them by hand
-            if not self._is_handled:
+            if self._is_uncounted:
+                self._view.handed_back(self._name, has_failed=True)
+            elif not self._is_handled:
                 has_moved(self._nodes, self._name, self.attempt)
             return
 
@@ -246,6 +256,7 @@ class Claim(Hold[Item]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and isinstance(self._lease, Item):
-            self._lease._handled()
+        if isinstance(self._lease, Item):
+            is_cancelled = kind is asyncio.CancelledError and self._is_cancelled()
+            self._lease._body_ended(is_handled=kind is None, is_cancelled=is_cancelled)
         await super().__aexit__(kind, error, trace)

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, Self, TypeAlias, TypeVar
 
-from recipes.common.checks import check_number, checked_within
+from recipes.common.checks import check_number, checked_client, checked_within
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
@@ -52,7 +52,7 @@ class Queue:
         maxsize: How many items the queue may have, claimed ones included: when it is full, producers wait for room.
             All producers of one queue must give the same `maxsize`, which is the data of the node `room` below `path`
             (write that node to change the number).
-        max_attempts: How often an item may be claimed, from 1: an item whose last claim has ended without success moves
+        max_attempts: How often an item may fail, from 1: an item whose last claim has ended without success moves
             to `failed` and is claimed no more, see `claim`.  Give all consumers the same number.  None: for ever, and
             nothing is counted.
         acl: The ACL of every node that is created.  None: all clients may use the queue, and no client may change an
@@ -76,7 +76,7 @@ class Queue:
             check_number("maxsize is a whole number from 1, or None for no bound", maxsize, 1)
         if max_attempts is not None:
             check_number("max_attempts is a whole number from 1, or None for no limit", max_attempts, 1)
-        self._zk = zk.unlimited
+        self._zk = checked_client(zk)
         self._nodes = Nodes(zk, path, acl, max_attempts or 0)
         self._producer = Producer(self._nodes, maxsize)
         self._consumer = Consumer(self._nodes)
@@ -210,10 +210,10 @@ class Queue:
         dies, the item goes back to its place, and a consumer claims it again: each item is handled at least once.
         After a body that has failed, this object takes all other items first, for up to a minute.
 
-        With `max_attempts` each claim that was given out counts, however it ended: the body has raised or was
-        cancelled, the claim was lost, the process has died.  After the last one the item is in `failed`, in one
-        transaction, and no consumer that has a `max_attempts` claims it again.  `item.attempt` is the number of the
-        claim, from 1.
+        With `max_attempts` a claim counts if its body has raised or has released it, if it was lost, and if the process
+        has died; not if the body's task was cancelled.  So limit the time of the work inside of the body.  After the
+        last one the item is in `failed`, in one transaction, and no consumer that has a `max_attempts` claims it again.
+        `item.attempt` is the number of the claim, from 1.
 
         A claim is lost on the same signals as a lock.  Then the body is cancelled and LockLostError is raised in place
         of the cancellation, also when the body has ended without noticing.  `item.token` protects a store against a

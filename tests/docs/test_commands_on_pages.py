@@ -20,7 +20,7 @@ LINES = {
     for line in block.splitlines()
 }
 IN_TEXT = {code for page in PAGES for code in re.findall(r"`((?:make|z\w+|python -m) [^`]+)`", page)}
-COMMANDS = sorted(line for line in LINES | IN_TEXT if not re.match(r"pip install|export|.*-m pytest", line))
+COMMANDS = sorted(line for line in LINES | IN_TEXT if not re.match(r".*pip install|export|.*-m pytest", line))
 
 
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")

@@ -54,6 +54,8 @@ async def test_a_closed_client_is_an_error(make: Make) -> None:
     async with Server() as server:
         zk = await zkwire.connect(server.hosts)
         lock = make(zk)
+        with pytest.raises(AttributeError, match="no attribute 'release': release the lease that"):
+            await lock.release()  # type: ignore[attr-defined]
         await zk.close()
         for attempt in (lock.acquire(), lock.try_acquire(), lock.hold().__aenter__()):
             assert isinstance(await outcome(attempt), SessionClosedError)

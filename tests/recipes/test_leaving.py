@@ -57,8 +57,8 @@ async def _member(zk: Client) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def _claimed(zk: Client) -> AsyncIterator[None]:
-    queue = Queue(zk, "/held")
+async def _claimed(zk: Client, most: int | None = None) -> AsyncIterator[None]:
+    queue = Queue(zk, "/held", max_attempts=most)
     await queue.put(b"item")
     async with queue.claim():
         yield
@@ -107,6 +107,7 @@ HELD: dict[str, Callable[[Client], AbstractAsyncContextManager[object]]] = {
     "Group": _member,
     "PersistentEphemeral": lambda zk: PersistentEphemeral(zk, "/held", b""),
     "a claim of a Queue": _claimed,
+    "a claim that counts": lambda zk: _claimed(zk, 1),
     "DoubleBarrier": _entered,
     "Partitioner": _partitions,
     "Cache": lambda zk: Cache(zk, "/", recursive=True),

@@ -10,15 +10,7 @@ from recipes import Lock, ReentrantLock
 from tests.support.everywhere import scene
 from tests.support.locks import release, taken
 from tests.support.proxy import Proxy
-from tests.support.recipes import (
-    expire,
-    line,
-    make_known,
-    no_task_stays,
-    two_clients,
-    until_line,
-    until_watches,
-)
+from tests.support.recipes import expire, line, make_known, no_task_stays, two_clients, until_line, until_watches
 from zkwire import SessionClosedError, SessionExpiredError
 from zkwire.testing import RealServer
 

@@ -98,10 +98,7 @@ async def test_requests(zookeeper: RealServer, path: str) -> None:
 async def test_a_set_is_certain_for_as_long_as_the_lock_that_ends_first() -> None:
     async with scene(P, session_timeout=40.0) as stage:
         for names in ("ab", "ba"):
-            locks: list[Locking[Any]] = [
-                Lock(stage.zk, f"{P}/{names[0]}"),
-                TimedLock(stage.zk, f"{P}/{names[1]}", 5.0),
-            ]
+            locks: list[Locking[Any]] = [Lock(stage.zk, f"{P}/{names[0]}"), TimedLock(stage.zk, f"{P}/{names[1]}", 5.0)]
             async with MultiLock(locks) as lease:
                 assert 0 < lease.certain_for() <= 5.0 < lease.leases[f"{P}/{names[0]}"].certain_for()
                 assert lease.is_certain()

@@ -23,10 +23,7 @@ async def clients(count: int = 2, **options: Any) -> AsyncIterator[tuple[Server,
     """An in-memory server and clients of it."""
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(Server())
-        yield (
-            server,
-            [await stack.enter_async_context(zkwire.connect(server.hosts, **options)) for _ in range(count)],
-        )
+        yield server, [await stack.enter_async_context(zkwire.connect(server.hosts, **options)) for _ in range(count)]
 
 
 class Counting(zkwire.Observer):

@@ -43,7 +43,7 @@ class Repetitions:
             self._kinds[kind] = logged_at, interval, left_out + 1
             return None
         self._kinds[kind] = now, min(interval * 2, _LONGEST_INTERVAL), 0
-        return f" ({left_out + 1} times in the last {now - logged_at:.0f} s)"
+        return f" ({f'{left_out + 1} times' if left_out else 'once'} in the last {now - logged_at:.0f} s)"
 
     def forget(self) -> None:
         """Log the next message of each kind, whatever was logged before."""

@@ -1,10 +1,11 @@
-"""Objects of recipes that wait for futures refuse a second event loop, instead of waiting for ever in it."""
+"""Recipes take a client, and are used in one event loop, instead of waiting for ever in another."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
+import recipes
 from recipes import Group, Lock, Partitioner, PersistentEphemeral
 from tests.support.everywhere import scene
 
@@ -25,6 +26,16 @@ async def check(what: str, *calls: Call) -> None:
     for call in calls:
         with pytest.raises(RuntimeError, match=f"^{what} belongs to another event loop"):
             await in_another_loop(call)
+
+
+MORE: dict[str, list[object]] = {"DoubleBarrier": [3], "Partitioner": ["a"], "Semaphore": [2], "SharedValue": []}
+NAMES = ["Barrier", "Cache", "Counter", "Election", "Group", "Lock", "PersistentEphemeral", "Queue", "TryLock"]
+
+
+@pytest.mark.parametrize("name", [*NAMES, *MORE])
+def test_a_recipe_of_what_is_no_client_says_what_to_pass(name: str) -> None:
+    with pytest.raises(TypeError, match=r"pass the client that `await zkwire\.connect"):
+        getattr(recipes, name)("zk1:2181", "/path", *MORE.get(name, []))
 
 
 async def test_a_persistent_ephemeral() -> None:

@@ -198,6 +198,22 @@ async def fail_twice(stage: Scene) -> None:
                 raise KeyError
 
 
+async def cancel_twice_and_fail(stage: Scene) -> None:
+    """A body that was cancelled is no attempt; one that raises CancelledError by itself is."""
+    queue = Queue(stage.zk, stage.path, max_attempts=1)
+    for _ in range(2):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit, queue.claim() as item:
+                assert item.attempt == 1
+                limit.reschedule(0.0)
+                await asyncio.Event().wait()
+        assert await queue.failed() == []
+    with body_raises(asyncio.CancelledError):
+        async with queue.claim():
+            raise asyncio.CancelledError
+    assert [failed.attempts for failed in await queue.failed()] == [1]
+
+
 async def fail_twice_and_retry(stage: Scene) -> None:
     await fail_twice(stage)
     queue = Queue(stage.zk, stage.path)
@@ -266,10 +282,8 @@ async def it_came_once(stage: Scene) -> None:
     assert [*stage.kept["found"], *await contents(stage)] == [b"0"]
 
 
-_UNKNOWN: Final = (
-    zkwire.ConnectionLostError,
-    zkwire.SessionExpiredError,
-)  # nothing shows any more whether it was written
+# Nothing shows any more whether it was written.
+_UNKNOWN: Final = (zkwire.ConnectionLostError, zkwire.SessionExpiredError)
 
 ENTRIES: Final = [
     Entry("queue, put", put_three, {CUT, REFUSE}, stays=STAYS, steps=5),
@@ -279,11 +293,7 @@ ENTRIES: Final = [
     Entry("queue, put with numbers used up", put_with_numbers_used_up, {CUT}, stays=STAYS, steps=2, is_slow=True),
     Entry("queue, put two", put_two, afterwards=both_or_none_are_there, stays=STAYS, lost=_UNKNOWN),
     Entry(
-        "queue, put one within a bound",
-        put_one_within_a_bound,
-        afterwards=one_or_none_is_there,
-        stays=STAYS,
-        lost=_UNKNOWN,
+        "queue, put one within a bound", put_one_within_a_bound, EVERY, None, one_or_none_is_there, STAYS, lost=_UNKNOWN
     ),
     Entry("queue, no room", put_without_room, {CANCEL}, prepare=fill, afterwards=put_with_room, stays=STAYS, most=40),
     Entry("queue, get", get_two, {CUT}, prepare=three_are_there, stays=STAYS, steps=8),
@@ -299,12 +309,13 @@ ENTRIES: Final = [
         "queue, claim and handle",
         claim_and_handle,
         EVERY - {FORBID},
-        prepare=fill_with_three,
-        afterwards=nothing_is_lost,
-        stays=STAYS,
+        fill_with_three,
+        nothing_is_lost,
+        STAYS,
         lost=(LockLostError,),
     ),
     Entry("queue, fail twice and retry", fail_twice_and_retry, {CUT}, one_is_there, stays=STAYS, steps=12),
+    Entry("queue, cancel twice and fail", cancel_twice_and_fail, {CUT}, one_is_there, stays=STAYS, steps=9),
     Entry(
         "queue, fail twice",
         fail_twice,

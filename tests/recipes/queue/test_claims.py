@@ -233,7 +233,7 @@ async def test_the_end_of_a_handled_item_whose_claim_was_lost_raises_the_loss() 
     async with scene(PATH) as stage:
         await Queue(stage.zk, PATH).put(b"x")
         item = await Queue(stage.zk, PATH)._claim(None)  # without a body to cancel
-        item._handled()
+        item._body_ended(is_handled=True, is_cancelled=False)
         await stage.other.delete(item.path)
         await item.lost()
         with pytest.raises(LockLostError):

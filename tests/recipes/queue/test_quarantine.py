@@ -299,7 +299,7 @@ async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_al
         await until_line(other, f"{PATH}/consumers", 1)
         await zk.sync(PATH)
         assert await other.exists(f"{PATH}/taken/{first}") is not None
-        item._handled()
+        item._body_ended(is_handled=True, is_cancelled=False)
         await item.release()
         await Queue(other, PATH).put(b"1")
         assert await waiting == b"1"

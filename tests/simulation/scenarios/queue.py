@@ -24,7 +24,8 @@ _NODES: Final = [
 ]
 _MOST: Final = 4
 _WITHIN: Final = 2.0  # seconds
-_TAKES: Final = ("get", "iterate", "claim", "fail", "own")
+_TAKES: Final = ("get", "iterate", "claim", "fail", "stop", "own")
+_UNORDERED: Final = ("fail", "iterate", "stop")
 _PUTS: Final = ("put", "put-many", "delay")
 # Seconds: the clocks of clients run at rates of their own.
 _TOLERANCE: Final = 0.02
@@ -56,9 +57,10 @@ class _HandlingError(Exception):
 
 class QueueScenario(Scenario):
     """Steps: "put", "put-many", "delay" (put an item that is not to be taken for so long), "get", "claim", "fail" (a
-    claim whose body fails), "own" (put and claim), "pause", "peek" (and the size, all claims, what has failed),
-    "iterate" (for so long); in some schedules the queue is bounded ("bound"), or an item is claimed once or twice at
-    most ("attempts").  The other number is the priority of what is put, and how long to wait for what is taken.
+    claim whose body fails), "stop" (a claim that is cancelled after so long), "own" (put and claim), "pause", "peek"
+    (and the size, all claims, what has failed), "iterate" (for so long); in some schedules the queue is bounded
+    ("bound"), or an item is claimed once or twice at most ("attempts").  The other number is the priority of what is
+    put, and how long to wait for what is taken.
 
     At the end the players put back what has failed, and take what is left.  Checked is: an item whose put has returned
     is taken, once, and not before its time; an item whose put has failed for certain is not; of one item no two claims
@@ -68,11 +70,11 @@ class QueueScenario(Scenario):
 
     name = "queue"
     players = (1, 4)
-    kinds = dict.fromkeys(("cancel put", "fail", "cancel get", "iterate", "peek"), 1.0) | {"pause": 3, "claim": 3}
-    kinds |= {"put": 4, "put-many": 2, "get": 4, "delay": 0.5}
+    kinds = dict.fromkeys(("cancel put", "fail", "stop", "cancel get", "iterate", "peek"), 1.0)
+    kinds |= {"pause": 3, "claim": 3, "put": 4, "put-many": 2, "get": 4, "delay": 0.5}
     count = (2, 9)
     durations = (0.0, 0.01, 0.3, 2.0)
-    others = dict.fromkeys(("get", "claim", "fail"), (0.0, 0.1, 5.0)) | dict.fromkeys(_PUTS, (0.0, 100.0, 100.0))
+    others = dict.fromkeys(_TAKES, (0.0, 0.1, 5.0)) | dict.fromkeys(_PUTS, (0.0, 100.0, 100.0))
     roles = {"hold": "own"}
 
     def __init__(self, stage: Stage) -> None:
@@ -82,7 +84,7 @@ class QueueScenario(Scenario):
         self._taken: list[bytes] = []
         lists = [steps for actor in stage.schedule.actors for steps in actor.tasks]
         takers = [steps for steps in lists if any(step.kind in _TAKES for step in steps)]
-        is_orderly = not any(step.kind in ("fail", "iterate") or step.turns >= 0 for steps in takers for step in steps)
+        is_orderly = not any(step.kind in _UNORDERED or step.turns >= 0 for steps in takers for step in steps)
         self._is_ordered = len(takers) == 1 and is_orderly
         is_bound = any(step.kind == "bound" for steps in lists for step in steps)
         self._maxsize = _MOST if is_bound else None
@@ -212,6 +214,11 @@ class QueueScenario(Scenario):
     async def do_fail(self, player: Player, step: Step) -> None:
         await self._claim(player, step)
 
+    async def do_stop(self, player: Player, step: Step) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(step.amount):
+                await self._claim(player, replace(step, amount=10.0))
+
     async def _claim(self, player: Player, step: Step) -> None:
         item: Item | None = None
         try:
@@ -220,13 +227,15 @@ class QueueScenario(Scenario):
                 self._begun[item.entry] += 1
                 too_often = self._begun[item.entry] > item.attempt and self._max_attempts
                 if too_often or item.attempt > (self._max_attempts or 0) or item.entry in self._failed:
-                    self.stage.fail(
-                        f"{player.actor.name} has claimed {item.data!r} once more, in attempt {item.attempt}"
-                    )
+                    self.stage.fail(f"{player.actor.name} claims {item.data!r} once more: attempt {item.attempt}")
                 with known.guard.held(player, item, "claim"):
                     if known.gets or known.handled:
                         self.stage.fail(f"{player.actor.name} has claimed {item.data!r}, which was taken before")
-                    await asyncio.sleep(step.amount)
+                    try:
+                        await asyncio.sleep(step.amount)
+                    except asyncio.CancelledError:
+                        self._begun[item.entry] -= item.is_certain()  # handed back, it does not count
+                        raise
                 if step.kind == "fail":
                     raise _HandlingError
                 known.bodies += 1

@@ -57,6 +57,7 @@ def test_a_message_is_repeated_at_growing_intervals_with_a_count() -> None:
     logged = {now: added for now in range(3600) if (added := repetitions.note("kind", float(now))) is not None}
     assert list(logged) == [0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030]
     assert list(logged.values())[:3] == ["", " (10 times in the last 10 s)", " (20 times in the last 20 s)"]
+    assert [repetitions.note("kind", now) for now in (9000.0, 9999.0)][1] == " (once in the last 999 s)"
 
 
 @in_virtual_time
