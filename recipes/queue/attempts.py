@@ -39,12 +39,12 @@ _FORBIDDEN: Final = "failed for the last time, and cannot be moved to {}: {}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedItem:
-    """An item that was claimed as often as `max_attempts` allows and never handled; listed by `Queue.failed`.
+    """An item that has failed as often as `max_attempts` allows and was never handled; listed by `Queue.failed`.
 
     Attributes:
         path: Its node, below `failed`.
         data: What was put.
-        attempts: How often it was claimed.
+        attempts: How often it has failed.
         name: The name that its node had among the items: the end of `Item.entry`.
         since: When it moved to `failed`, by the clock of the ensemble's leader.
     """

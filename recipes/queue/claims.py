@@ -34,7 +34,7 @@ class Item(bytes):
 
     It is the data that was put, as bytes.
 
-    Attributes: `attempt`, which claim of the item it is, from 1, if the queue has `max_attempts`, otherwise 0; `data`,
+    Attributes: `attempt`, which one at the item it is, from 1, if the queue has `max_attempts`, otherwise 0; `data`,
     the same as the item; `token`, the fencing token, which is the czxid of the claim: every later claim of the
     item has a greater one; `path` of the claim's own node; `entry`, the path of the item.
     """

@@ -257,7 +257,7 @@ class Queue:
     # -- what has failed --------------------------------------------------------------------------------------------
 
     async def failed(self) -> list[FailedItem]:
-        """Return the items that were claimed `max_attempts` times and never handled, in the order of their failures.
+        """Return the items that have failed `max_attempts` times, in the order in which they came there.
 
         They stay until `retry` puts them back, or their nodes are deleted.  Those that this client must not read are
         left out.
