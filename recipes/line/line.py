@@ -18,13 +18,7 @@ import zkwire
 from recipes.common.checks import checked_client
 from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
-from recipes.common.retrying import (
-    any_transient,
-    pause_if_transient,
-    raise_unless_renewed,
-    read_synced,
-    result,
-)
+from recipes.common.retrying import any_transient, pause_if_transient, raise_unless_renewed, read_synced, result
 from recipes.common.shared_nodes import make_container
 from recipes.common.this_process import or_described
 from recipes.line.diagnostics import describe_session, diagnose_before

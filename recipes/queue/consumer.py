@@ -33,15 +33,7 @@ from recipes.common.retrying import read, read_after_loss, read_synced, until_an
 from recipes.common.waiting import Bound
 from recipes.line.ticket import TicketNode
 from recipes.line.waiting import certify
-from recipes.queue.attempts import (
-    UNCOUNTED,
-    Number,
-    add_attempt,
-    move_abandoned,
-    read_number,
-    take_back,
-    uncountable,
-)
+from recipes.queue.attempts import UNCOUNTED, Number, add_attempt, move_abandoned, read_number, take_back, uncountable
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
 from recipes.queue.quarantine import HAS_CHILDREN, UNREADABLE, UNWRITABLE, UnusableItemError, checked

@@ -126,10 +126,7 @@ async def test_a_semaphore_reads_its_number_of_permits_and_catches_up_after_a_re
             third = await line_[2]
             await until(lambda: len(writes) >= 2)
             await until_armed(4, stage.zk)
-            assert writes.named(names) == [
-                ["Sync LINE", *first, "GetChildren LINE"],
-                ["GetData B w", "GetData C w"],
-            ]
+            assert writes.named(names) == [["Sync LINE", *first, "GetChildren LINE"], ["GetData B w", "GetData C w"]]
             await Semaphore(stage.other, P, None).resize(3)
             lease = await waiter
             assert writes.named(names) == [["GetData LINE w"]]
@@ -293,11 +290,7 @@ async def test_a_try_goes_round_nodes_that_are_no_tickets(slots: int, monkeypatc
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [
-        (zkwire.NoAuthError, None),
-        (zkwire.QuotaExceededError, zkwire.QuotaExceededError),
-        (zkwire.ThrottledError, None),
-    ],
+    [(zkwire.NoAuthError, None), (zkwire.QuotaExceededError, zkwire.QuotaExceededError), (zkwire.ThrottledError, None)],
 )
 async def test_a_reader_that_tries_reads_a_single_writer(
     error: type[zkwire.ServerError], expected: type[zkwire.ServerError] | None, monkeypatch: pytest.MonkeyPatch

@@ -97,11 +97,7 @@ async def test_nonsense_on_a_connection_drops_it_and_the_read_is_repeated_on_the
         seen = [state async for state in states]
         if seen[0] is SessionState.CONNECTED:  # some nonsense arrives before the first state is read
             seen.pop(0)
-        assert seen == [
-            SessionState.SUSPENDED,
-            SessionState.CONNECTED,
-            SessionState.CLOSED,
-        ]
+        assert seen == [SessionState.SUSPENDED, SessionState.CONNECTED, SessionState.CLOSED]
         assert [each.session_id for each in good.handshakes] == [0, session_id]  # what does it grant?
     is_cut = nonsense == _CUT
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]

@@ -82,10 +82,7 @@ def test_the_result_is_that_of_decoding_at_once(children: list[str], size: int) 
         (GetACLReply, struct.pack(">i", 100_000) + bytes(12 * 100_000) + bytes(68)),
         (WhoAmIReply, struct.pack(">i", 100_000) + bytes(8 * 100_000)),
         (MultiReply, struct.pack(">i?ii", -1, False, 0, 0) * 100_000 + struct.pack(">i?i", -1, True, -1)),
-        (
-            MultiReply,
-            (struct.pack(">i?ii", 8, False, 0, 1000) + bytes(4000)) * 100 + struct.pack(">i?i", -1, True, -1),
-        ),
+        (MultiReply, (struct.pack(">i?ii", 8, False, 0, 1000) + bytes(4000)) * 100 + struct.pack(">i?i", -1, True, -1)),
     ],
     ids=["names", "acls", "identities", "errors", "many names"],
 )

@@ -43,10 +43,7 @@ class ServerProcess:
         if max_session_timeout is not None:
             options += ["--max-session-timeout", str(max_session_timeout)]
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "zkwire.testing", *options],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-m", "zkwire.testing", *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdout is not None
         greeting = self._process.stdout.readline()
