@@ -4,7 +4,6 @@ There is no line, no wait and no order: whichever create reaches the server firs
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Sequence
 
@@ -15,11 +14,11 @@ from recipes.common.retrying import read_after_loss, until_answered
 from recipes.common.this_process import or_described
 from recipes.line.contenders import Contender, single
 from recipes.line.known import known_of
-from recipes.line.lease import Lease, LockLostError
+from recipes.line.lease import Lease
 from recipes.line.locking import Locking
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting import certify
-from zkwire import ACL, OPEN_ACL, Client, GetData, Transaction, ZooKeeperError, validate_path
+from zkwire import ACL, OPEN_ACL, Client, GetData, GuaranteedDelete, Transaction, ZooKeeperError, validate_path
 
 _log = logging.getLogger(__name__)
 
@@ -95,12 +94,10 @@ class TryLock(Locking[Lease]):
                     await warn_if_wider(self._zk, self._parent, self._acl)
                 is_certain = await self._is_certain(node)
             except BaseException:
-                self._discard(node)
+                self._removal(node).start()
                 raise
             if is_certain:
-                # The node of the next holder has the same path: `newest_zxid` keeps a repeated delete away from it.
-                removal = self._zk.guaranteed_delete(self.path, newest_zxid=node.token)
-                return _UnnumberedLease(self._zk, Ticket(node, removal))
+                return _UnnumberedLease(self._zk, Ticket(node, self._removal(node)))
 
     async def _look(self) -> list[Contender]:
         (node,) = await self._zk.pipeline([GetData(self.path)])
@@ -151,7 +148,7 @@ class TryLock(Locking[Lease]):
         async with self._order:
             node = await until_answered(zk, create)
             if node is not None and abandoned.is_set():
-                self._discard(node)  # before the next try has its turn
+                self._removal(node).start()  # before the next try has its turn
                 return None
             return node
 
@@ -173,8 +170,12 @@ class TryLock(Locking[Lease]):
                 return False
         return True
 
-    def _discard(self, node: TicketNode) -> None:
-        self._zk.discard(node.path, newest_zxid=node.token)
+    def _removal(self, node: TicketNode) -> GuaranteedDelete:
+        """Return the removal of `node`; the node of the next holder has the same path.
+
+        `newest_zxid` keeps a repeated delete away from that one, `session_id` a delete after the end of the session.
+        """
+        return self._zk.guaranteed_delete(node.path, newest_zxid=node.token, session_id=node.session_id)
 
     def _discard_late(self, creating: asyncio.Task[TicketNode | None]) -> None:
         """Delete the node that a try has created after its caller was cancelled."""
@@ -184,7 +185,7 @@ class TryLock(Locking[Lease]):
         if error is None:
             node = creating.result()
             if node is not None:
-                self._discard(node)
+                self._removal(node).start()
         elif not isinstance(error, zkwire.SessionError):  # at a session's end the server deletes what it has created
             _log.warning("the caller was cancelled before this error could be raised: %s", error)
 
@@ -202,11 +203,3 @@ class _UnnumberedLease(Lease):
         transaction = self._zk.transaction(session_id=self._ticket.node.session_id)
         transaction.check(self.path)
         return transaction
-
-    async def release(self) -> None:
-        """Do the same as Lease.release, but never delete the node of another holder."""
-        if not self.is_released:
-            # Finds out whether the session has expired: our node is gone then, and no delete must be sent for the path.
-            with contextlib.suppress(LockLostError):
-                self.check()
-        await super().release()

@@ -7,7 +7,8 @@ sends nothing.  docs/waiting-line.md has the argument why this is safe.
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from functools import cached_property
+from itertools import accumulate, chain, islice
 from typing import Any, Final
 
 import zkwire
@@ -28,8 +29,17 @@ def permits_of(name: str) -> int:
 
     The name is in each list, and no client can change it.
     """
-    found = _PERMITS.search(name)
+    found = _PERMITS.search(name) if "-permits-" in name else None
     return 1 if found is None else int(found[1])
+
+
+class Contenders(list[str]):
+    """Contenders in their order; never changed once `permits` was read."""
+
+    @cached_property
+    def permits(self) -> list[int]:
+        """How many permits the first 0, 1, 2 and so on of them take, counted once: very many tickets ask for it."""
+        return list(accumulate(map(permits_of, self), initial=0))
 
 
 class Ranking:
@@ -68,7 +78,7 @@ class Ranking:
         """
         return not isinstance(parent, Node) or parent.stat.mzxid == self._mzxid
 
-    def before(self, name: str, blocks: Callable[[str], bool]) -> tuple[list[str], int]:
+    def before(self, name: str, blocks: Callable[[str], bool]) -> tuple[Contenders, int]:
         """Return the contenders for which `blocks` is true, in their order, and how many of them come before `name`.
 
         Tickets that ask for the same contenders share the list: it must not be changed.
@@ -111,9 +121,9 @@ class _Circle:
         self._contenders = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
         self._contenders.sort()
         self._start = -1
-        self._rotated: list[str] = []
+        self._rotated = Contenders()
 
-    def before(self, own: int) -> tuple[list[str], int]:
+    def before(self, own: int) -> tuple[Contenders, int]:
         contenders = self._contenders
         end = bisect_left(contenders, (own,))
         start = bisect_left(contenders, (own - _HALF if own >= 0 else own + _HALF,))
@@ -121,7 +131,8 @@ class _Circle:
         # Tickets of one line have the same start, unless other clients choose numbers: then the list is made again.
         if start != self._start:
             self._start = start
-            self._rotated = [name for _, name in chain(islice(contenders, start, None), islice(contenders, start))]
+            rotated = chain(islice(contenders, start, None), islice(contenders, start))
+            self._rotated = Contenders(name for _, name in rotated)
         return self._rotated, count
 
     def remove(self, name: str) -> None:
@@ -161,9 +172,9 @@ class Position:
         # The blockers that may remain are the first `_count` of `_names`, and after them those of `_last`.  Other
         # tickets may share `_names`, so it is replaced and never changed.  In general it is one of the last blockers
         # that departs: then few names move to `_last`, and the event costs no more if very many remain.
-        self._names: list[str] = []
+        self._names = Contenders()
         self._count = 0
-        self._last: list[str] = []
+        self._last = Contenders()
         self._watched: set[str] = set()
         self._departed: set[str] = set()
         self._unreadable: set[str] = set()
@@ -239,11 +250,7 @@ class Position:
             is_watched: Whether the same request set a watch on the children.
         """
         self.is_gone = self.is_gone or self.name not in names
-        self._last = []
-        self._names, self._count = names.before(self.name, self._blocks)
-        if self._departed:
-            self._names = [name for name in self.before if name not in self._departed]
-            self._count = len(self._names)
+        self._take_blockers(names)
         self._is_listed = True
         self._sees_children = is_watched
         self.needs_list = bool(self._unreadable) and self.watches_children and not is_watched
@@ -259,11 +266,16 @@ class Position:
         """
         if not (self.needs_list and self.is_informed) or self._unreadable or self.name not in names:
             return
-        blockers, count = names.before(self.name, self._blocks)
-        if count <= self._slots + self._ahead:
-            self._names, self._count = [], 0
-            self._last = [name for name in blockers[:count] if name not in self._departed]
+        if names.before(self.name, self._blocks)[1] <= self._slots + self._ahead:
+            self._take_blockers(names)
             self.needs_list = False
+
+    def _take_blockers(self, names: Ranking) -> None:
+        self._last = Contenders()
+        self._names, self._count = names.before(self.name, self._blocks)
+        if self._departed:
+            self._names = Contenders(name for name in self.before if name not in self._departed)
+            self._count = len(self._names)
 
     def slots_read(self, slots: int, *, is_watched: bool = True) -> None:
         """Take in the number of slots; `is_watched`, whether the same request set a watch on it."""
@@ -300,9 +312,9 @@ class Position:
         elif name not in self._departed:
             self._departed.add(name)
             if name in self._last:
-                self._last.remove(name)
+                self._last = Contenders(each for each in self._last if each != name)
             elif (place := self._place(name)) is not None:
-                self._last[:0] = self._names[place + 1 : self._count]
+                self._last = Contenders(self._names[place + 1 : self._count] + self._last)
                 self._count = place
             else:
                 return
@@ -363,14 +375,14 @@ class WeighedPosition(Position):
     @property
     def is_armed(self) -> bool:
         """Whether the next departure can make the ticket own, and is certain to be noticed."""
-        if not self.is_informed or self._remaining > self._slots or not self._watched.issuperset(self.before):
+        if not (self.is_informed and self._remaining <= self._slots <= self._taken):
             return False
         most = max(map(permits_of, self.before), default=0)
-        return self._taken - most < self._slots <= self._taken
+        return self._watched.issuperset(self.before) and self._taken - most < self._slots
 
     @property
     def _taken(self) -> int:
-        return sum(map(permits_of, self.before))
+        return self._names.permits[self._count] + self._last.permits[-1]
 
 
 class Promises:

@@ -452,8 +452,8 @@ def _copied(value: Any, memo: dict[int, Any]) -> Any:
     elif kind is tuple:
         each = [one if type(one) in _CONSTANTS else _copied(one, memo) for one in value]
         new = value if all(map(operator.is_, each, value)) else tuple(each)
-    elif kind is list:
-        new = memo[id(value)] = []
+    elif isinstance(value, list):
+        new = memo[id(value)] = kind()
         new += [one if type(one) in _CONSTANTS else _copied(one, memo) for one in value]
     elif kind is dict:
         new = memo[id(value)] = {}

@@ -8,7 +8,6 @@ import pytest
 
 import zkwire
 from recipes import PermitsError, Semaphore
-from tests.support.client import turns
 from tests.support.everywhere import scene
 from tests.support.locks import release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
@@ -82,24 +81,6 @@ async def test_several_permits_at_once_are_all_had_or_none_in_the_order_of_the_t
             assert await theirs.try_acquire(permits=3) is None
             assert f"latest lease {two!r}" in repr(theirs)
             await release(two)
-
-
-async def test_many_that_want_one_to_three_permits_at_once_all_get_them() -> None:
-    """With one acquire for each permit they keep some of them, and wait for each other for ever."""
-    async with two_clients() as clients:
-        semaphores, held, most = [Semaphore(zk, "/s", 3) for zk in clients], 0, 0
-
-        async def hold(number: int) -> None:
-            nonlocal held, most
-            permits = number % 3 + 1
-            async with semaphores[number % 2].hold(permits=permits):
-                held += permits
-                most = max(most, held)
-                await turns(5)
-                held -= permits
-
-        await asyncio.gather(*map(hold, range(24)))
-        assert most == 3
 
 
 async def test_a_large_request_that_is_given_up_lets_those_behind_it_in() -> None:

@@ -238,15 +238,28 @@ async def test_what_a_cancelled_try_cannot_raise_any_more_is_logged_unless_its_s
     assert ("before this error could be raised" in caplog.text) is not is_closed
 
 
-async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_next_session() -> None:
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_next_session_or_leaves_the_next_holders(
+    is_cancelled: bool,
+) -> None:
     async with scene(session_timeout=1.0) as stage, no_task_stays():
         with stage.server.hold_replies("getACL", session=stage.zk.session_id) as held:
             trying = asyncio.create_task(TryLock(stage.zk, P, acl=zkwire.OPEN_ACL).try_acquire())
             await held.until_hit()
             old = stage.zk.session_id
             stage.server.expire(old)
+            if is_cancelled:
+                following = await taken(TryLock(stage.other, P))
             stage.server.drop(old)
-            await until(lambda: stage.zk.session_id != old)
+            await until_state(stage.zk, SessionState.EXPIRED)
+            if is_cancelled:
+                trying.cancel()
+            await until(lambda: stage.zk.session_id not in (0, old))
+        if is_cancelled:
+            assert isinstance(await outcome(trying), asyncio.CancelledError)
+            assert (await stage.zk.get(P)).stat.czxid == following.token
+            await following.release()
+            return
         lease = await trying
         assert lease is not None
         lease.check()

@@ -237,19 +237,24 @@ class Client(Reading, Trees, SessionView, Administration):
         """
         return self.guaranteed_delete(path, newest_zxid=newest_zxid).start()
 
-    def guaranteed_delete(self, path: str, *, newest_zxid: int | None = None) -> GuaranteedDelete:
+    def guaranteed_delete(
+        self, path: str, *, newest_zxid: int | None = None, session_id: int | None = None
+    ) -> GuaranteedDelete:
         """Prepare a `discard` and return it: its `start()` then costs no more than the write.
 
         Args:
             path: The node.
             newest_zxid: As for `discard`.
+            session_id: The only session in which the delete may be sent; None: the one at its start, or the next one.
+                Give it for an ephemeral node at a path where another client may create one when the session is over.
 
         Returns:
             The prepared deletion.
         """
         if asyncio._get_running_loop() is not self._loop:
             check_loop(self._loop)
-        return GuaranteedDelete(self._session.requests.cleanup.deletes, self._server_path(path), newest_zxid)
+        deletes = self._session.requests.cleanup.deletes
+        return GuaranteedDelete(deletes, self._server_path(path), newest_zxid, session_id=session_id)
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
         """Return a new transaction; ``async with zk.transaction() as tx`` commits at the end (request: multi).

@@ -119,17 +119,25 @@ class GuaranteedDelete:
             lost.
         owner: The session whose ephemeral node it is: then the first request is not a delete, but asks whether it
             still is; 0 to delete at once; None likewise, for a node of a unique name that outlives the session.
+        session_id: The only session in which anything is sent, None for any: the node has gone with that session.
     """
 
-    __slots__ = ("_deletes", "_first", "_mark", "_newest_zxid", "_synced", "_waited_for", "owner", "path")
+    __slots__ = ("_deletes", "_first", "_mark", "_newest_zxid", "_session", "_synced", "_waited_for", "owner", "path")
 
     def __init__(
-        self, deletes: GuaranteedDeletes, path: str, newest_zxid: int | None = None, *, owner: int | None = 0
+        self,
+        deletes: GuaranteedDeletes,
+        path: str,
+        newest_zxid: int | None = None,
+        *,
+        owner: int | None = 0,
+        session_id: int | None = None,
     ) -> None:
         self._deletes = deletes
         self.path: str = path
         self._newest_zxid = newest_zxid
         self.owner: int | None = owner
+        self._session = session_id
         self._synced: asyncio.Future[Any] | None = None  # the answer to the sync before an `_ask`
         self._mark = deletes.creates.setdefault(path, object()) if owner else None
         # Encoded here and not in `start`: a lock makes its delete while it has time, and starts it when another
@@ -147,7 +155,9 @@ class GuaranteedDelete:
         The future need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
         first, self._first = self._first, None
-        if first is not None:
+        if self._session not in (None, self._deletes.requests.session_id):
+            self._end_wait()  # what the path names in a later session is the node of another client
+        elif first is not None:
             self._deletes.begin(self, first)
         return self._waited_for
 

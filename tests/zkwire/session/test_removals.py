@@ -102,12 +102,13 @@ async def test_a_removal_that_waits_when_its_session_ends_deletes_nothing_in_the
     async with a_client() as (server, zk):
         await zk.create("/e", ephemeral=True)
         server.strike = throttled("delete")
-        removed = zk.discard("/e")
+        removed, later = zk.discard("/e"), zk.guaranteed_delete("/e", session_id=zk.session_id)
         await server.until("delete")
         server.machine.expire(zk.session_id)
         server.drop()
         server.strike = throttled()
         await removed
+        assert later.start().done()  # not even sent
         await zk.create("/e")
         await asyncio.sleep(1.0)
         assert await zk.exists("/e") is not None
