@@ -42,9 +42,7 @@ async def test_as_many_as_the_permits_hold_and_the_next_waits(zookeeper: RealSer
 # -- several at once --------------------------------------------------------------------------------------------------
 
 
-async def test_several_permits_at_once_are_all_had_or_none_in_the_order_of_the_tickets(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_several_permits_at_once_are_all_had_or_none_in_ticket_order(zookeeper: RealServer, path: str) -> None:
     """`acquire(permits=n)` gets all n permits or none, in the order of the tickets."""
     async with (
         Proxy(zookeeper.hosts) as proxy,
