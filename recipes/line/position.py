@@ -185,17 +185,18 @@ class Position:
 
         A list that is out of date does no harm: it can only show too many blockers, never too few.
         """
-        return self.is_informed and not self.is_gone and self._count + len(self._last) < self._slots
+        return self.is_informed and not self.is_gone and self._taken < self._slots
 
     @property
     def is_free(self) -> bool:
         """Whether fewer than `slots` of the blockers that were listed remain."""
-        return self._remaining < self._slots
+        return self._taken < self._slots
 
     @property
     def is_armed(self) -> bool:
-        """Whether the next departure of a blocker makes the ticket own, and is certain to be noticed."""
-        return self.is_informed and self._remaining == self._slots and self._watched.issuperset(self.before)
+        """Whether the next departure of a blocker can make the ticket own, and is certain to be noticed."""
+        is_next = self.is_informed and self._remaining <= self._slots <= self._taken
+        return is_next and self._watched.issuperset(self.before) and self._taken - self._most_of_one() < self._slots
 
     @property
     def is_informed(self) -> bool:
@@ -205,6 +206,14 @@ class Position:
     @property
     def _remaining(self) -> int:
         return self._count + len(self._last)
+
+    @property
+    def _taken(self) -> int:
+        """How many slots the blockers take that may remain."""
+        return self._remaining
+
+    def _most_of_one(self) -> int:
+        return 1
 
     @property
     def before(self) -> list[str]:
@@ -363,26 +372,11 @@ class WeighedPosition(Position):
     """
 
     @property
-    def owns(self) -> bool:
-        """Whether the blockers that can remain leave a slot free."""
-        return super().owns and self._taken < self._slots
-
-    @property
-    def is_free(self) -> bool:
-        """Whether those of the blockers that were listed and remain leave a slot free."""
-        return super().is_free and self._taken < self._slots
-
-    @property
-    def is_armed(self) -> bool:
-        """Whether the next departure can make the ticket own, and is certain to be noticed."""
-        if not (self.is_informed and self._remaining <= self._slots <= self._taken):
-            return False
-        most = max(map(permits_of, self.before), default=0)
-        return self._watched.issuperset(self.before) and self._taken - most < self._slots
-
-    @property
     def _taken(self) -> int:
         return self._names.permits[self._count] + self._last.permits[-1]
+
+    def _most_of_one(self) -> int:
+        return max(map(permits_of, self.before), default=0)
 
 
 class Promises:

@@ -192,9 +192,7 @@ async def test_partitions_are_divided_as_members_come_and_go(zookeeper: RealServ
         await until_watches(zookeeper, 0)
 
 
-async def test_shares_are_as_large_as_the_weights_and_a_name_that_is_taken_is_waited_for(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_shares_are_as_large_as_the_weights_and_a_taken_name_is_left(zookeeper: RealServer, path: str) -> None:
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
         holders: dict[object, Worker] = {}
         heavy, light = Worker(zk2, path, holders, weight=3), Worker(zk, path, holders, name="light")

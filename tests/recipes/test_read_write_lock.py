@@ -358,9 +358,7 @@ async def test_a_reader_waits_for_the_last_of_several_preferred_writers_only() -
 
 
 @pytest.mark.parametrize("prefer", ["readers", "writers"])
-async def test_nodes_that_are_not_ephemeral_are_not_preferred(
-    prefer: Preference, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_what_is_not_ephemeral_is_not_preferred(prefer: Preference, caplog: pytest.LogCaptureFixture) -> None:
     async with two_clients() as (zk, other):
         kind = "__READ__" if prefer == "readers" else "__WRIT__"
         node = await other.create(f"/rw/_c_x-{kind}", sequential=True, make_parents=True)
@@ -371,9 +369,7 @@ async def test_nodes_that_are_not_ephemeral_are_not_preferred(
         assert sum(node in text for text in caplog.messages) == 1
 
 
-async def test_a_reader_that_must_not_read_a_preferred_writers_node_waits_until_it_is_gone(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_reader_that_must_not_read_a_preferred_ticket_waits(caplog: pytest.LogCaptureFixture) -> None:
     async with scene() as stage, no_task_stays():
         writer = await ReadWriteLock(stage.other, stage.path).write().acquire()
         reading = ReadWriteLock(stage.zk, stage.path, prefer="writers").read()

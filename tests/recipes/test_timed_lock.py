@@ -73,9 +73,7 @@ async def test_the_time_of_a_suspension_counts_against_the_limit(monkeypatch: py
         await lease.release()
 
 
-async def test_a_lease_ends_within_a_second_after_a_machine_that_was_suspended_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_lease_ends_within_a_second_after_a_suspended_machine_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     slept = 1000.0
     monkeypatch.setattr(keepalive, "suspended", lambda: slept)
     async with scene(session_timeout=40.0) as stage:
@@ -243,9 +241,7 @@ async def test_a_bad_limit_is_refused(bad: Any, error: type[Exception]) -> None:
                 await lease.extend(bad)
 
 
-async def test_an_extension_whose_answer_comes_after_the_old_limit_does_not_revive_the_lease(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_extension_answered_after_the_old_limit_revives_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine was suspended, so no timer was due meanwhile; the waiting clients may know only the old limit."""
     slept = 1000.0
     monkeypatch.setattr(keepalive, "suspended", lambda: slept)

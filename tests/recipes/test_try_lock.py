@@ -120,9 +120,7 @@ async def test_a_node_of_another_client_in_its_place_is_a_loss_and_stays(zookeep
         await until_watches(zookeeper, 0)
 
 
-async def test_an_expired_session_is_a_loss_and_the_node_of_the_next_holder_stays(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_an_expired_session_is_a_loss_and_the_next_holders_node_stays(zookeeper: RealServer, path: str) -> None:
     """Pitfalls 12, 13 and 14: neither a release nor a transaction of the old lease reaches the new node."""
     async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
         lease = await taken(TryLock(zk, path))
@@ -239,9 +237,7 @@ async def test_what_a_cancelled_try_cannot_raise_any_more_is_logged_unless_its_s
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_next_session_or_leaves_the_next_holders(
-    is_cancelled: bool,
-) -> None:
+async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_next_or_none(is_cancelled: bool) -> None:
     async with scene(session_timeout=1.0) as stage, no_task_stays():
         with stage.server.hold_replies("getACL", session=stage.zk.session_id) as held:
             trying = asyncio.create_task(TryLock(stage.zk, P, acl=zkwire.OPEN_ACL).try_acquire())

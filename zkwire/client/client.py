@@ -253,8 +253,9 @@ class Client(Reading, Trees, SessionView, Administration):
         """
         if asyncio._get_running_loop() is not self._loop:
             check_loop(self._loop)
-        deletes = self._session.requests.cleanup.deletes
-        return GuaranteedDelete(deletes, self._server_path(path), newest_zxid, session_id=session_id)
+        removal = GuaranteedDelete(self._session.requests.cleanup.deletes, self._server_path(path), newest_zxid)
+        removal.session = session_id
+        return removal
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:
         """Return a new transaction; ``async with zk.transaction() as tx`` commits at the end (request: multi).

@@ -67,9 +67,7 @@ async def _still_held(stage: Scene, make: Callable[[Client], Locking[Any]]) -> b
 
 
 @every_kind
-async def test_the_body_is_stopped_and_the_node_is_deleted_when_it_has_ended(
-    make: Callable[[Client], Locking[Any]],
-) -> None:
+async def test_the_body_is_stopped_and_the_node_deleted_when_it_ends(make: Callable[[Client], Locking[Any]]) -> None:
     """Pitfall 90: two bodies at once, without an error."""
     async with scene(P) as stage, no_task_stays():
         body = Body(make(stage.zk))

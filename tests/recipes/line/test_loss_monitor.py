@@ -40,9 +40,7 @@ async def test_a_node_that_was_deleted_and_made_anew_is_a_loss_and_stays_as_it_i
     ("error", "why"),
     [(zkwire.NoNodeError, "^another client has deleted it$"), (zkwire.NoAuthError, "the ACL does not allow")],
 )
-async def test_a_node_that_cannot_be_watched_is_a_loss(
-    error: type[zkwire.ServerError], why: str, watched_soon: None
-) -> None:
+async def test_an_unwatchable_node_is_a_loss(error: type[zkwire.ServerError], why: str, watched_soon: None) -> None:
     async with scene() as stage:
         with stage.server.answering("getData", error, session=stage.zk.session_id):
             lease = await Lock(stage.zk, stage.path).acquire()

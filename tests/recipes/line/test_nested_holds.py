@@ -121,9 +121,7 @@ async def test_a_cancellation_from_elsewhere_wins() -> None:
             await asyncio.create_task(hold())
 
 
-async def test_the_loss_that_the_inner_hold_finds_on_entering_stops_the_outer_body(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_loss_that_the_inner_hold_finds_on_entering_stops_the_outer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 73: the lease is not certain any more, and the task itself is the first to see it."""
     async with stage_of_locks() as stage:
         lock = ReentrantLock(stage.zk, P)

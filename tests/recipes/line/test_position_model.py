@@ -268,9 +268,7 @@ def test_a_position_needs_a_number() -> None:
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 2), st.integers(0, 5), st.integers(0, 3)), max_size=12)
 )
-def test_of_each_holder_the_newest_promise_counts_from_when_it_was_first_seen(
-    steps: list[tuple[str, int, int, int]],
-) -> None:
+def test_the_newest_promise_of_each_counts_from_when_it_was_seen(steps: list[tuple[str, int, int, int]]) -> None:
     promises = Promises()
     known: dict[str, tuple[int, float]] = {}
     for name, version, end, kind in steps:

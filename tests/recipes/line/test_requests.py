@@ -100,9 +100,7 @@ async def test_a_lock_reads_its_node_first_looks_ahead_and_lists_when_it_must(mo
         await nothing_stays(stage)
 
 
-async def test_a_semaphore_reads_its_number_of_permits_and_catches_up_after_a_reconnect(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_semaphore_reads_its_permits_and_catches_up_after_a_reconnect(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 77."""
     async with scene(P) as stage, no_task_stays():
         await Semaphore(stage.other, P, 2).contenders()
@@ -214,9 +212,7 @@ def in_order(monkeypatch: pytest.MonkeyPatch, *zks: Client) -> None:
         monkeypatch.setattr(zk, "unique_id", lambda number=number: f"00000000-0000-4000-8000-00000000000{number}")
 
 
-async def test_after_a_try_in_vain_a_try_looks_first_and_takes_a_ticket_only_if_the_lock_is_free(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_after_a_try_in_vain_a_try_looks_first_and_takes_none_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 91: a ticket would keep out others that try."""
     async with scene(P) as stage, no_task_stays():
         await make_known(stage.zk, P)
@@ -237,9 +233,7 @@ async def test_after_a_try_in_vain_a_try_looks_first_and_takes_a_ticket_only_if_
         await nothing_stays(stage)
 
 
-async def test_of_tickets_that_meet_the_one_with_the_smallest_name_waits_for_the_others_to_leave(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_of_tickets_that_meet_the_one_with_the_smallest_name_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 91: those before it may belong to tries, too."""
     async with scene(P) as stage, no_task_stays():
         await make_known(stage.zk, P)
