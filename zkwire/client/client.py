@@ -254,7 +254,7 @@ class Client(Reading, Trees, SessionView, Administration):
         if asyncio._get_running_loop() is not self._loop:
             check_loop(self._loop)
         removal = GuaranteedDelete(self._session.requests.cleanup.deletes, self._server_path(path), newest_zxid)
-        removal.session = session_id
+        removal.session_id = session_id
         return removal
 
     def transaction(self, *, session_id: int | None = None) -> Transaction:

@@ -121,10 +121,10 @@ class GuaranteedDelete:
             still is; 0 to delete at once; None likewise, for a node of a unique name that outlives the session.
 
     Attributes:
-        session: The only session in which it may begin, None for any: the node has gone with that session.
+        session_id: The only session in which it may begin, None for any: the node has gone with that session.
     """
 
-    __slots__ = ("_deletes", "_first", "_mark", "_newest_zxid", "_synced", "_waited_for", "owner", "path", "session")
+    __slots__ = ("_deletes", "_first", "_mark", "_newest_zxid", "_synced", "_waited_for", "owner", "path", "session_id")
 
     def __init__(
         self, deletes: GuaranteedDeletes, path: str, newest_zxid: int | None = None, *, owner: int | None = 0
@@ -133,7 +133,7 @@ class GuaranteedDelete:
         self.path: str = path
         self._newest_zxid = newest_zxid
         self.owner: int | None = owner
-        self.session: int | None = None
+        self.session_id: int | None = None
         self._synced: asyncio.Future[Any] | None = None  # the answer to the sync before an `_ask`
         self._mark = deletes.creates.setdefault(path, object()) if owner else None
         # Encoded here and not in `start`: a lock makes its delete while it has time, and starts it when another
@@ -151,7 +151,7 @@ class GuaranteedDelete:
         The future need not be awaited, and never fails: a node that cannot be deleted is logged.
         """
         first, self._first = self._first, None
-        if self.session not in (None, self._deletes.requests.session_id):
+        if self.session_id not in (None, self._deletes.requests.session_id):
             self._end_wait()  # what the path names in a later session is the node of another client
         elif first is not None:
             self._deletes.begin(self, first)
