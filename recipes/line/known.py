@@ -272,7 +272,7 @@ class Alarms:
     def __init__(self) -> None:
         self._due: dict[Callable[[], None], float] = {}
         self._timer: asyncio.Handle | None = None
-        self._timer_due = 0.0  # kept here: uvloop's handle of a time that has passed has no `when`
+        self._timer_due: float  # kept here: uvloop's handle of a time that has passed has no `when`
 
     def add(self, call: Callable[[], None], due: float) -> None:
         """Make `call` at the time `due`, on the event loop's clock."""

@@ -189,10 +189,10 @@ class Touched:
     def tests_of(self, change: Change, text: str) -> list[Guard]:
         """Return the tests that execute the changed statement of `text`, those that will soonest notice it first.
 
-        For a change outside of functions these are the tests that execute any line of the file.  A test that starts a
+        For what is executed at import these are the tests that execute any line of the file.  A test that starts a
         process counts as one that executes everything, because processes of the product are not traced.
         """
-        lines = statement_at(text, change.line) if change.is_in_function else range(sys.maxsize)
+        lines = range(sys.maxsize) if self.is_at_import(change, text) else statement_at(text, change.line)
         found = set(self._with_process)
         for masks, tests in self._processes:
             of_change = sum(mask for (file, line), mask in masks.items() if file == change.file and line in lines)

@@ -151,9 +151,9 @@ async def test_a_ticket_is_passed_on_as_often_as_it_may_be(zookeeper: RealServer
         assert await line(zk, path) == []
 
 
-@pytest.mark.parametrize("is_found", [True, False], ids=["deleted later", "deleted before"])
+@pytest.mark.parametrize("how", ["deleted later", "deleted before", "written over"])
 async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(
-    is_found: bool, monkeypatch: pytest.MonkeyPatch
+    how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time after which it is watched is longer here, so that no single lease lasts for so long."""
     monkeypatch.setattr("recipes.line.lease._UNWATCHED", 0.6)
@@ -167,13 +167,16 @@ async def test_a_ticket_that_is_passed_on_all_the_time_is_watched_in_the_end(
                     tokens.add(lease.token)
                     await stage.zk.ping()
 
-        if not is_found:
+        if how == "deleted before":
             asked = stage.server.answering("getData", NoNodeError, session=stage.zk.session_id, times=1)
         users = [asyncio.create_task(user()) for _ in range(3)]
-        await (until_armed(1, stage.zk) if is_found else asked.until_hit())
+        await (asked.until_hit() if how == "deleted before" else until_armed(1, stage.zk))
         ticket, *_ = await line(stage.other, stage.path)
         assert len(tokens) == 1
-        await stage.other.delete(f"{stage.path}/{ticket}")
+        if how == "written over":
+            await stage.other.set(f"{stage.path}/{ticket}", b"forged")
+        else:
+            await stage.other.delete(f"{stage.path}/{ticket}")
         _, others = await asyncio.wait(users, return_when=asyncio.FIRST_COMPLETED)
         for other in others:
             other.cancel()

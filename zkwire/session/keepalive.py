@@ -288,7 +288,7 @@ class Keepalive:
         self._loop = asyncio.get_running_loop()
         self._at_least = Upkeep.READY if self.is_ready else Upkeep.NONE
         self._needs = [0, 0]  # of locks that depend on certainty now, and later
-        self._needed_since = 0.0
+        self._needed_since: float  # when a lock began to depend on it
         self._address: Address  # of the link's server
         self._timer: asyncio.TimerHandle | None = None
         self._mending: asyncio.Task[None] | None = None

@@ -81,7 +81,7 @@ class Certainty:
 
     def __init__(self, least: float = _FOREVER) -> None:
         self.least: float = least
-        self.resolution: float = 0.0
+        self.resolution: float
         self.until: float = _NEVER
         self.is_linked: bool = False
         self.based: float = _FOREVER
