@@ -154,6 +154,14 @@ async def test_the_reason_of_a_loss_is_what_the_socket_says(error: Exception | N
     assert link.closed.result() is reason
 
 
+async def test_a_link_that_is_aborted_before_it_has_a_socket_aborts_that_socket() -> None:
+    link, _ = a_link()
+    link.abort(ConnectionAbortedError())
+    socket = Socket()
+    link.connection_made(socket)
+    assert socket.is_aborted
+
+
 # -- large replies ----------------------------------------------------------------------------------------------------
 
 
