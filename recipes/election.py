@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import ClassVar, Final, Self, TypeVar
@@ -103,7 +102,7 @@ class Term(Lease):
             if expected is None:  # the calls before this one have ended
                 expected, before, self._data = version, self._data, content
             # A later version: the answer was lost, and our data is there, unless a request to give way took its place.
-            return content if not self.is_over and (version == expected or self._ticket.is_asked) else None
+            return content if version == expected or self._ticket.is_asked else None
 
         try:
             await self._write(self._writer, data_of)
@@ -114,11 +113,7 @@ class Term(Lease):
 
     def _on_asked(self) -> None:
         # The event loop has a strong reference to this task through the answer that it waits for.
-        self._loop.create_task(self._write_again())
-
-    async def _write_again(self) -> None:
-        with suppress(ServerError):  # observers go on seeing the request
-            await self._write(self._writer, lambda version: None if self.is_over else self._data)
+        self._loop.create_task(self._write_again(self._writer, lambda _: self._data))
 
     def _on_end(self) -> None:
         if self._loss is None:

@@ -167,8 +167,8 @@ class Lock(LineLock[Lease]):
 
         Raises:
             LockLostError: if the lease was released or lost meanwhile: acquire the lock again.
-            RuntimeError: if its session was never this client's; if it is, or was, held in this process; or if it is no
-                lease, but the ticket of a client that waits.
+            RuntimeError: if its session was never this client's; if it is, or was, held in this process; if it is a
+                TimedLock's; or if it is no lease, but the ticket of a client that waits.
             ValueError: if `lease_path` cannot be a lease of this lock; or if the session was resumed without its
                 `least_timeout`.
             TypeError: if an argument is of the wrong kind.

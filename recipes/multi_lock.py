@@ -155,9 +155,7 @@ class MultiLock(Locking[MultiLease]):
         if isinstance(locks, Locking) or not all(isinstance(lock, Locking) for lock in locks):
             raise TypeError(f"MultiLock takes a list of locks, not {locks!r}")
         if any(isinstance(lock, MultiLock) for lock in locks):
-            raise TypeError(
-                "a MultiLock within another MultiLock would not keep the order of paths: list its locks instead"
-            )
+            raise TypeError("a MultiLock within another MultiLock would not keep the order of paths: list its locks")
         paths = sorted(lock.path for lock in locks)
         if not paths:
             raise ValueError("MultiLock takes at least one lock")

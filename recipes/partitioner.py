@@ -62,9 +62,7 @@ def division(partitions: Collection[str], weights: Mapping[str, int]) -> dict[st
     # The size of each share, rounded down, and whether something was cut off.
     sizes = {member: divmod(len(partitions) * weight, total) for member, weight in weights.items()}
     more = len(partitions) - sum(least for least, _ in sizes.values())  # so many members get one partition above that
-    points = sorted(
-        (point, member) for member, count in point_counts(weights).items() for point in _points(member, count)
-    )
+    points = sorted((point, name) for name, count in point_counts(weights).items() for point in _points(name, count))
     waiting = sorted((_point(partition), partition) for partition in partitions)
     while waiting:
         ring = [point for point, _ in points]
@@ -261,9 +259,7 @@ class Partitioner(BackgroundBlock, Generic[P]):
             self._holdings[node] = _Holding(partition, lock, self._news)
         self._fingerprint = fingerprint(self._holdings)
         # The data of a member that has our list, with its weight unless that is 1.
-        self._same_list: re.Pattern[bytes] = re.compile(
-            re.escape(self._fingerprint) + rb"(?:, weight ([1-9][0-9]{0,2}))?"
-        )
+        self._same_list = re.compile(re.escape(self._fingerprint) + rb"(?:, weight ([1-9][0-9]{0,2}))?")
         self._others: dict[str, bytes] = {}  # the members that divide another list, with their fingerprints
         self._given: frozenset[P] = frozenset()
         self._is_iterated = False

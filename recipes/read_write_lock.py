@@ -7,6 +7,7 @@ delays the moment at which a client takes its ticket.
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -30,11 +31,13 @@ from recipes.line.ticket import READ_PREFIX, WRITE_PREFIX, Ticket, VersionedWrit
 from recipes.line.waiting import Rules
 from zkwire import ACL, Client, Transaction, join_path, validate_path
 
+_log = logging.getLogger(__name__)
+
 # With prefer="readers", writers queue below this node before they take a ticket.  Its name has no sequence number, so
 # that no client takes the node itself for a ticket.
 _GATE: Final = "writers"
-# A writer writes into its ticket once: when it lets readers in.  Requests to give way may have taken some versions.
-_LINKS: Final = 8
+# A writer writes into its ticket when it lets readers in, and again after each request to give way.
+_LINKS: Final = 64
 
 Preference = Literal["readers", "writers"]
 L = TypeVar("L", bound=Lease)
@@ -77,7 +80,7 @@ class WriteLease(Lease):
             the end of its body, if it has one), and `downgrade` may be called again.
 
         Requests:
-            setData, and a getData for each reader that waits.
+            setData, and a getData for each reader that waits; again after each request to give way.
         """
         if self.is_released:
             self._check_exclusive()
@@ -95,15 +98,17 @@ class WriteLease(Lease):
         if self.is_released:
             raise RuntimeError(f"the lock node {self.path} was released while it was downgraded")
         self._finish()
-        lease = Lease(self._zk, self._ticket)
+        lease = _SharedLease(self._zk, self._ticket, self._writer, self._shared_data)
         self._become(lease)
         self._holders.replace(self, lease)
         return lease
 
     def _shared_data(self, version: int) -> bytes | None:
-        """Return the data that lets readers in; None if it has been written already, or the lease is over."""
+        """Return the data that lets readers in; None if no proof is left for it."""
         chain = self._ticket.node.chain
-        link = None if chain is None or self.is_over else chain.link(version)
+        link = None if chain is None else chain.link(version)
+        if link is None:
+            _log.warning("%s: this lease lets no more readers in: it had too many requests to give way", self.path)
         return None if link is None else ticket_data.shared(link, self._data)
 
     def certain_for(self) -> float:
@@ -132,6 +137,29 @@ class WriteLease(Lease):
     def _check_exclusive(self) -> None:
         if not self._is_exclusive and self._loss is None:
             raise RuntimeError(f"the write lease of {self.path} was downgraded: readers may hold the lock too")
+
+
+class _SharedLease(Lease):
+    """The read lease that replaces a write lease; it lets readers in again after a request to give way.
+
+    Args:
+        data_of: Returns the data that lets readers in as the given version of the node; None if it cannot be proven.
+    """
+
+    __slots__ = ("_data_of", "_writer")
+
+    def __init__(
+        self, zk: Client, ticket: Ticket, writer: VersionedWriter, data_of: Callable[[int], bytes | None]
+    ) -> None:
+        self._writer = writer
+        self._data_of = data_of
+        super().__init__(zk, ticket)
+        if ticket.is_asked:  # perhaps after the write that has let readers in
+            self._on_asked()
+
+    def _on_asked(self) -> None:
+        # The event loop has a strong reference to this task through the answer that it waits for.
+        self._loop.create_task(self._write_again(self._writer, self._data_of))
 
 
 class Holders:
@@ -164,15 +192,13 @@ class _Side(LineLock[H]):
     """What the read lock and the write lock have in common.
 
     Args:
-        is_preferred: Called with the name of a ticket: whether to let it pass before taking one; None for no ticket.
+        prefers: Called with the name of a ticket: whether to let it pass before taking one; None for no ticket.
     """
 
-    def __init__(
-        self, zk: Client, line: Line, holders: Holders, is_preferred: Callable[[str], bool] | None = None
-    ) -> None:
+    def __init__(self, zk: Client, line: Line, holders: Holders, prefers: Callable[[str], bool] | None = None) -> None:
         super().__init__(zk, line)
         self._holders = holders
-        self._is_preferred = is_preferred
+        self._prefers = prefers
         self._known = line_of(zk, line.path)
 
     @abstractmethod
@@ -187,16 +213,16 @@ class _Side(LineLock[H]):
         again = self._again()
         if again is not None:
             return again
-        if self._is_preferred is not None:
+        if self._prefers is not None:
             ignored: set[str] = set()
-            while await until_answered(self._zk, partial(self._wait_for_last, self._is_preferred, ignored)):
+            while await until_answered(self._zk, partial(self._wait_for_last, self._prefers, ignored)):
                 pass
         return await super()._acquire()
 
     async def _try_acquire(self) -> H | None:
         return self._again() or await super()._try_acquire()
 
-    async def _wait_for_last(self, is_preferred: Callable[[str], bool], ignored: set[str]) -> bool:
+    async def _wait_for_last(self, prefers: Callable[[str], bool], ignored: set[str]) -> bool:
         """Wait until the last preferred ticket is gone, or add it to `ignored`; return False if there is none.
 
         Only the last one is watched, and the tickets are listed again when it is gone: not one request for each ticket
@@ -207,7 +233,7 @@ class _Side(LineLock[H]):
             names, stat = await self._zk.get_children_and_stat(self.path)
         except zkwire.NoNodeError:
             return False
-        preferred = in_order((name for name in names if is_preferred(name) and name not in ignored), next_number(stat))
+        preferred = in_order((name for name in names if prefers(name) and name not in ignored), next_number(stat))
         if not preferred:
             return False
         *others, last = preferred
@@ -222,7 +248,7 @@ class _Side(LineLock[H]):
             watch.cancel()
             self._known.found_foreign(last)
             ignored.update([last, *await self._known.foreign_among(self._zk, others[::-1])])
-        elif is_preferred is is_writer and ticket_data.lets_readers_in(last, node.data, node.stat.version):
+        elif prefers is is_writer and ticket_data.lets_readers_in(last, node.data, node.stat.version):
             ignored.add(last)
         else:
             await watch

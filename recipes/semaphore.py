@@ -55,9 +55,7 @@ class PermitsError(ValueError):
         if not self.stored:
             return f"the semaphore {self.path} has no number of permits yet: give one"
         if parse_permits(self.stored) is None:
-            return (
-                f"the node {self.path} is not a semaphore: its data, {self.stored[:40]!r}, is not a number of permits"
-            )
+            return f"the node {self.path} is not a semaphore: its data, {self.stored[:40]!r}, is no number of permits"
         return f"{has}, not {self.asked}: give that number, or None to use the stored one, or change it with resize"
 
 

@@ -192,9 +192,7 @@ class MarshallingError(ServerError, code=-5, reason="the server could not decode
     hint = "is the server older than the operation?"
 
 
-class UnimplementedError(
-    ServerError, code=-6, reason="the server does not know this operation, or has it switched off"
-):
+class UnimplementedError(ServerError, code=-6, reason="the server does not know this operation, or it is off"):
     """The server does not know the operation, or has it switched off (code -6).
 
     A server that does not know the operation also closes the connection.  Of the requests that were sent after it,
@@ -212,9 +210,7 @@ class BadArgumentsError(ServerError, code=-8, reason="the server rejected the ar
     """The server rejected the path, the flags, the TTL or another argument (code -8)."""
 
 
-class NewConfigNoQuorumError(
-    ServerError, code=-13, reason="no quorum of the new configuration is connected to the leader"
-):
+class NewConfigNoQuorumError(ServerError, code=-13, reason="no quorum of the new configuration follows the leader"):
     """No quorum of the new configuration is connected (code -13)."""
 
     hint = "first start the servers that join and let them catch up"

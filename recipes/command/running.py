@@ -198,9 +198,7 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("run and elect need a system with processes that fork", FAILED)
     # Others would see its name: a line of a shell in its place, or an assignment before it, may contain a password.
     if not (shutil.which(options.command[0], os.F_OK) or os.path.isdir(options.command[0])):
-        raise CommandError(
-            "the first word after -- names no program that is found; a shell's line needs sh -c", NOT_FOUND
-        )
+        raise CommandError("the first word after -- names no program; a shell's line needs sh -c", NOT_FOUND)
     orders, pid = supervisor.start()  # before the event loop, which may start threads
     signals = Signals()
     try:

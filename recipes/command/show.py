@@ -85,9 +85,7 @@ async def find(zk: Client, path: str) -> Locks:
     level = {path: top} if isinstance(top, Node) and not found[path] else {}
     while level:
         lists = await zk.pipeline([GetChildren(parent) for parent in level])
-        names_of = {
-            parent: [] if isinstance(each, ZooKeeperError) else each for parent, each in zip(level, lists, strict=True)
-        }
+        names_of = {at: [] if isinstance(each, ZooKeeperError) else each for at, each in zip(level, lists, strict=True)}
         paths = [join_path(parent, name) for parent, names in names_of.items() for name in names]
         nodes = dict(zip(paths, await zk.pipeline([GetData(each) for each in paths]) if paths else (), strict=True))
         for parent, names in names_of.items():

@@ -3,6 +3,7 @@
 Knows the nodes of a line and what their names mean.  Nothing is decided by it: a ticket owns by what `position` says.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from recipes.line.ticket import ASKED, is_ticket, is_writer
 from zkwire import Client, GetData, Node, Stat, join_path
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIQUE: Final = re.compile("/_c_[0-9a-f-]{36}-[^/]*$")  # ours and Curator's
 
 
 class _Seen:
@@ -101,7 +103,7 @@ class Contender(_Seen):
         return await self._while_there(lambda zk, version: zk.set(self.path, ASKED, version))
 
     async def _while_there(self, act: Callable[[Client, int], Awaitable[object]]) -> bool:
-        """Call `act` with the version of the node if that is the one that was seen; return whether it was there."""
+        """Call `act` with the version that it is for if the node is the one that was seen; return whether it was."""
         zk: Client | None = getattr(self, "_zk", None)
         if zk is None:
             raise RuntimeError(f"{self.path}: neither a copy nor a queue's claim, but only what `contenders` has shown")
@@ -114,11 +116,11 @@ class Contender(_Seen):
                 raise RuntimeError(f"{self.path}: it could not be read when it was shown: look again at `contenders`")
             if node is not None and node.stat.czxid == self.token:
                 was_there = True
-                await act(client, node.stat.version)
+                # The name of a ticket never comes back, and its client may write more often than we could ever look.
+                await act(client, -1 if _UNIQUE.search(self.path) else node.stat.version)
 
         with suppress(zkwire.NoNodeError):
             while True:
-                # Its client writes as well: the limit of a TimedLock, the data of a leader.
                 with suppress(zkwire.BadVersionError):
                     await until_answered(client, act_if_same, repeats=True)
                     break

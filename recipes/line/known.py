@@ -44,8 +44,6 @@ class KnownLine:
         lists: How many of its tickets list the line at present: a ticket adds 1 while it does.
         makers: The same, of those that create the line's node.
         blocked_by: What made the last try of this client fail, and whether each was read; empty if it has succeeded.
-        adopted: The greatest token of the tickets that it has taken over from a former process.
-        created: The least token of those that it has created.
     """
 
     def __init__(self, path: str) -> None:
@@ -56,8 +54,6 @@ class KnownLine:
         self._warnings = WarnOnce(_log, f"the line {path}")
         self._foreign: dict[str, None] = {}
         self.blocked_by: dict[str, bool] = {}
-        self.adopted = 0
-        self.created = inf
 
     # -- its children -----------------------------------------------------------------------------------------------
 
@@ -307,6 +303,8 @@ class KnownOfClient:
 
     Attributes:
         session_id: The session in which its first recipe was made: the one that it has resumed, if it has.
+        created: The least token of the tickets that it has created, in any line.
+        adopted: The paths of those that it has taken over from a former process.
         lines: Each line, by its path.
         parents: The nodes that it takes for existing.
         unwatched: Leases whose node is to be watched in a moment.
@@ -315,6 +313,8 @@ class KnownOfClient:
 
     def __init__(self, session_id: int) -> None:
         self.session_id = session_id
+        self.created: float = inf
+        self.adopted: set[str] = set()
         self.lines: dict[str, KnownLine] = {}
         self.parents: KnownParents = KnownParents()
         self.unwatched: Alarms = Alarms()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from typing import Any, ClassVar, Final, Protocol
 
@@ -389,16 +390,23 @@ class Lease(Holding):
     async def _write(self, writer: VersionedWriter, data_of: Callable[[int], bytes | None]) -> None:
         """Write the data that `data_of` returns for the next version, until it is known to be there.
 
+        Nothing is written once the lease is over.
+
         The lease is lost if the node is gone or another client has written into it, and if its session ends.
         """
         try:
-            await writer.write(data_of)
+            await writer.write(lambda version: None if self.is_over else data_of(version))
         except WrittenOverError:
             self._lose(WRITTEN_OVER)
         except NoNodeError:
             self._lose(DELETED)
         except SessionError as error:
             self._lose(str(error))
+
+    async def _write_again(self, writer: VersionedWriter, data_of: Callable[[int], bytes | None]) -> None:
+        """Do the same as `_write`, after a request to give way; what a server refuses for good stays unwritten."""
+        with suppress(ZooKeeperError):
+            await self._write(writer, data_of)
 
     def _lose(self, why: str) -> LockLostError:
         """Return the loss of the lease; if it is not over, it is lost now, for the reason `why`."""

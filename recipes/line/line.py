@@ -26,7 +26,7 @@ from recipes.line.known import KnownLine, known_of, line_of
 from recipes.line.lease import WRITTEN_OVER, LockLostError
 from recipes.line.position import ranked
 from recipes.line.ticket import LOCK_PREFIX, Ticket, TicketNode, checked_content
-from recipes.line.ticket_data import HashChain
+from recipes.line.ticket_data import HashChain, parse
 from recipes.line.waiting import EvictedError, Rules, WaitingTicket, certify
 from zkwire import ACL, OPEN_ACL, Client, Create, GetChildren, GetChildrenAndStat, GetData, Node, join_path
 
@@ -78,7 +78,8 @@ class Line:
         self._links = links
         self._creates_at_once = creates_at_once
         self._known = line_of(self._zk, path)
-        self._parents = known_of(self._zk).parents
+        self._of_client = known_of(self._zk)
+        self._parents = self._of_client.parents
         self._rules = rules(self._known)
 
     async def acquire(self) -> Ticket:
@@ -203,10 +204,12 @@ class Line:
                     raise LockLostError(path, _GONE)
                 if node.stat.ephemeral_owner != zk.session_id:
                     # Only the client has given up the former session: the ensemble has not ended it yet.
-                    if node.stat.ephemeral_owner == known_of(zk).session_id:
+                    if node.stat.ephemeral_owner == self._of_client.session_id:
                         raise LockLostError(path, _GONE)
                     owner, ours = describe_session(node.stat.ephemeral_owner), describe_session(zk.session_id)
                     raise RuntimeError(f"the lease {path} belongs to the session {owner}, and this client has {ours}")
+                if parse(name, node.data, node.stat.version) is not None:
+                    raise RuntimeError(f"the lease {path} is a TimedLock's, with a time limit: adopt takes none")
                 position = rules.position(name)
                 position.listed(ranked(answers[1]))
                 await rules.leave_out(zk, position)
@@ -222,12 +225,12 @@ class Line:
         if not ticket.is_own_data(node):
             ticket.give_up()  # the former process has lost it by that, and others must not wait for it
             raise LockLostError(path, WRITTEN_OVER)
-        self._known.adopted = token
+        self._of_client.adopted.add(path)
         return ticket
 
     def _check_orphaned(self, path: str, token: int) -> None:
         """Raise RuntimeError if this client has created the ticket itself, or has taken it over already."""
-        if not self._known.adopted < token < self._known.created:
+        if token >= self._of_client.created or path in self._of_client.adopted:
             raise RuntimeError(f"the lease {path} is, or was, held in this process: a lease is adopted once")
 
     # -- entering ---------------------------------------------------------------------------------------------------
@@ -304,8 +307,7 @@ class Line:
                 path, stat = created
                 is_new = count > 0 and not isinstance(answers[count - 1], BaseException)
                 self._parents.entered(self.path, loop.time(), is_ours=is_new)
-                if stat.czxid < known.created:
-                    known.created = stat.czxid
+                self._of_client.created = min(stat.czxid, self._of_client.created)
                 node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, chain)
                 return node, answers[count + 1 :], is_new
             if isinstance(created, zkwire.NoNodeError):

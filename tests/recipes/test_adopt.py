@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, LockLostError, ReentrantLock
+from recipes import Lease, Lock, LockLostError, ReentrantLock, TimedLock
+from recipes.line.known import known_of
 from recipes.line.ticket import ASKED
 from tests.support import processes
 from tests.support.processes import report
@@ -69,7 +70,8 @@ async def test_a_resumed_sessions_ticket_becomes_the_lease_and_its_token_is_unch
             await lease.release()
         waiters += [asyncio.create_task(lock.acquire()) for _ in range(2)]
         await until(lambda: len(server.machine.tree.nodes[P].children or ()) == 3)
-        for error in (await refused, await outcome(lock.adopt(before.path, before.token))):
+        known_of(zk.unlimited).lines.clear()  # as if many other lines had been used since
+        for error in (await refused, await outcome(Lock(zk, P).adopt(before.path, before.token))):
             assert "is, or was, held in this process: a lease is adopted once" in str(error)
         lease.check()
         await lease.release()
@@ -78,8 +80,9 @@ async def test_a_resumed_sessions_ticket_becomes_the_lease_and_its_token_is_unch
             assert after.token > before.token
             await after.release()
         await (await lock.acquire()).release()
+        known_of(zk.unlimited).lines.clear()
         with pytest.raises(RuntimeError, match="held in this process"):  # this client has made the ticket itself
-            await lock.adopt(after.path, after.token)
+            await Lock(zk, P).adopt(after.path, after.token)
 
 
 @in_virtual_time
@@ -104,6 +107,12 @@ async def write_over(zk: Client, other: Client) -> Lease:
     return lease
 
 
+async def hold_for_a_time(zk: Client, other: Client) -> Lease:
+    lease = await TimedLock(zk, P, 60.0).acquire()
+    await lease.extend(60.0)
+    return lease
+
+
 async def hold_by_the_other(zk: Client, other: Client) -> Lease:
     return await hold(other, zk)
 
@@ -120,6 +129,7 @@ async def wait(zk: Client, other: Client) -> Any:
     [
         (write_over, LockLostError, "another client has written into it", 0),
         (hold, LockLostError, "its session is over", 1),
+        (hold_for_a_time, RuntimeError, "is a TimedLock's, with a time limit: adopt takes none", 1),
         (hold_by_the_other, RuntimeError, "belongs to the session 0x[0-9a-f]+, and this client has 0x", 1),
         (wait, RuntimeError, "is no lease: it waits, and _c_.* comes before it", 2),
     ],

@@ -16,6 +16,7 @@ from recipes import (
     Contender,
     Election,
     Lock,
+    LockLostError,
     MultiLock,
     Queue,
     ReadWriteLock,
@@ -31,8 +32,8 @@ from recipes.line.locking import Locking
 from tests.support.everywhere import scene
 from tests.support.locks import start_waiting, two_clients
 from tests.support.queues import Counting
+from tests.support.recipes import outcome, until
 from tests.support.recipes import two_clients as two_real_clients
-from tests.support.recipes import until
 from zkwire import Client, SessionClosedError
 from zkwire.testing import RealServer
 
@@ -171,6 +172,23 @@ async def test_no_other_ticket_than_the_one_that_was_shown_is_removed() -> None:
             with stage.server.answering("delete", refusal, session=stage.zk.session_id, times=1):
                 assert await new.remove()
         assert await later.lost() is not None
+
+
+async def test_a_holder_that_writes_all_the_time_is_asked_and_removed() -> None:
+    async with scene(P) as stage:
+        term = await Election(stage.zk, P).acquire()
+
+        async def write() -> None:
+            while True:
+                await term.set(b"x")
+
+        writing = asyncio.create_task(outcome(write()))
+        (holder,) = await Election(stage.other, P).contenders()
+        with stage.server.delay_replies(0.02, session=stage.other.session_id, times=None):
+            async with asyncio.timeout(5):
+                assert await holder.ask()
+                assert await holder.remove()
+        assert isinstance(await writing, LockLostError)
 
 
 async def test_a_copy_and_a_claim_of_a_queue_are_not_removed() -> None:

@@ -111,9 +111,7 @@ async def test_a_membership_ends_when_another_session_takes_the_name() -> None:
 
 
 @pytest.mark.parametrize("is_error_of_the_block", [False, True])
-async def test_the_error_that_has_ended_a_membership_is_raised_once_at_the_end_of_its_block(
-    is_error_of_the_block: bool,
-) -> None:
+async def test_the_error_that_has_ended_a_membership_is_raised_once_at_its_end(is_error_of_the_block: bool) -> None:
     """Unless the block raises an error of its own."""
     async with scene() as stage:
         with body_raises(KeyError if is_error_of_the_block else NodeExistsError):

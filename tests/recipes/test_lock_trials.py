@@ -31,9 +31,7 @@ def reports(workers: list[Worker], event: str) -> list[dict[str, Any]]:
     return sorted((each for worker in workers for each in worker.all(event)), key=lambda each: float(each["at"]))
 
 
-async def test_fifty_contenders_are_served_once_in_the_order_of_their_tickets(
-    zookeeper: RealServer, path: str, witness: str
-) -> None:
+async def test_fifty_contenders_are_served_once_in_their_order(zookeeper: RealServer, path: str, witness: str) -> None:
     """Pitfall 21."""
     async with zkwire.connect(zookeeper.hosts) as zk, AsyncExitStack() as stack:
         lease = await Lock(zk, path).acquire()
@@ -52,9 +50,7 @@ async def test_fifty_contenders_are_served_once_in_the_order_of_their_tickets(
         assert await line(zk, path) == []
 
 
-async def test_a_holder_that_slept_past_its_session_notices_the_loss(
-    zookeeper: RealServer, path: str, witness: str
-) -> None:
+async def test_a_holder_that_slept_too_long_notices_the_loss(zookeeper: RealServer, path: str, witness: str) -> None:
     """Pitfalls 14 and 63: the process is stopped, its session expires, another client owns; then it goes on."""
     async with (
         zkwire.connect(zookeeper.hosts) as zk,

@@ -393,9 +393,7 @@ async def test_partitions_are_divided_when_the_members_have_settled(monkeypatch:
 
 
 @pytest.mark.limit(60)  # of which this test lets 20 seconds pass at once
-async def test_members_that_never_settle_delay_a_division_by_ten_times_the_settling_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_members_that_never_settle_delay_a_division_ten_settling_times(monkeypatch: pytest.MonkeyPatch) -> None:
     async with settling(monkeypatch, 2.0) as play:
         for _ in range(12):  # 18 seconds
             await play.another_comes_or_goes()

@@ -420,9 +420,7 @@ async def test_no_other_client_can_change_what_only_its_maker_has_to_write(
         assert await Queue(other, f"{path}/queue").get() == b"b"
 
 
-async def test_a_recipe_works_with_an_identity_that_the_server_does_not_take_for_an_acl(
-    zookeeper: RealServer, path: str
-) -> None:
+async def test_a_recipe_works_with_an_identity_that_is_not_taken_for_an_acl(zookeeper: RealServer, path: str) -> None:
     """The scheme "ip" authenticates no one, so the server refuses "auth" in an ACL."""
     async with zkwire.connect(zookeeper.hosts, auth=[("ip", b"")]) as us:
         with pytest.raises(zkwire.InvalidACLError):

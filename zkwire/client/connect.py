@@ -223,9 +223,7 @@ def connect(
     check_number("session_id", session_id, int, "an int of 64 bits", least=-(2**63), most=2**63 - 1)
     check_kind("session_password", session_password, bytes | bytearray | memoryview, "bytes")
     if session_id and len(session_password) != _PASSWORD_BYTES:
-        raise ValueError(
-            f"to resume session {printed(session_id)}, give its session_password of {_PASSWORD_BYTES} bytes"
-        )
+        raise ValueError(f"to resume {printed(session_id)}, give its session_password of {_PASSWORD_BYTES} bytes")
     if session_password and not session_id:
         raise ValueError("a session_password needs a session_id")
     if least_timeout is not None:
@@ -242,9 +240,7 @@ def connect(
             " with Client.get_config, and give the ports for TLS to Client.set_hosts"
         )
     if sasl is not None and not isinstance(sasl, SaslMechanism):
-        raise TypeError(
-            f"sasl must have the methods start and step, as zkwire.DigestMD5 has; a {type(sasl).__name__} has not"
-        )
+        raise TypeError(f"sasl must have the methods start and step, as DigestMD5 has; a {type(sasl).__name__} has not")
     if observer is not None:
         check_kind("observer", observer, Observer, "a zkwire.Observer")
     # Not a random.Random(): the names of nodes show its output, and with enough of that its later output can be

@@ -169,9 +169,7 @@ class Transaction:
             reply = await self._requester.ask(MultiRequest(self._operations))
         except ValueError as refusal:  # too large for one request: nothing was sent
             count = len(self._operations)
-            raise ValueError(
-                f"a transaction of {count} operations is too large, make several of it: {refusal}"
-            ) from None
+            raise ValueError(f"a transaction of {count} operations is too large, make several: {refusal}") from None
         results = results_of(self._requester, reply, self._operations)
         # When the server refuses a transaction, each operation has an error code: 0 before the refused operation, and
         # RuntimeInconsistency after it.  So the first other code is the reason.

@@ -148,9 +148,7 @@ class Opener:
             # A server closes the connection when it gets a TLS handshake at a port without TLS.  That alone could also
             # be a server that is starting, so ask it.
             if (await _first_byte(addresses, _WORD)).isalpha():
-                raise UnfitError(
-                    "the port is one without TLS: use the server's secure port, or leave out ssl"
-                ) from None
+                raise UnfitError("the port is one without TLS: use the secure port, or leave out ssl") from None
             raise
 
     async def lacks_tls(self, host: str, port: int) -> bool:

@@ -227,9 +227,7 @@ class Session(LinkOwner):
             elif isinstance(item, Notification):
                 requests.notified(item)
             elif isinstance(item, AuthenticationDemand):
-                self._fail_auth(
-                    f"demands an authentication before {item.operation}: see `auth` and `sasl` of zkwire.connect"
-                )
+                self._fail_auth(f"demands an authentication before {item.operation}: see `auth` and `sasl` of connect")
             else:
                 self._greeted(link, item)
         if connection.confirms_session and self.key.id:

@@ -198,9 +198,7 @@ async def test_what_is_left_out_is_neither_read_nor_kept(hosts: str, path: str) 
             assert asked.count(f"{path}/a") == 1
 
 
-async def test_without_data_only_stats_are_read_and_a_change_of_the_data_is_reported_by_them(
-    hosts: str, path: str
-) -> None:
+async def test_without_data_only_stats_are_read_and_a_change_of_data_is_reported_by_them(hosts: str, path: str) -> None:
     async with Proxy(hosts) as proxy, zkwire.connect(proxy.hosts) as zk, zkwire.connect(hosts) as other:
         await other.create(f"{path}/a/b", b"123", make_parents=True)
         since = proxy.mark()

@@ -34,7 +34,7 @@ Capture = pytest.CaptureFixture[str]
 NOT_CONFIRMED = "the ensemble did not confirm in time that it is still held"
 DELETED = "another client has deleted it"
 KILLED = "the process that supervises the command was killed, and the command with it"
-NOT_FOUND = "zklock: the first word after -- names no program that is found; .*\n"
+NOT_FOUND = "zklock: the first word after -- names no program; .*\n"
 NO_GROUP = 2**30  # greater than every process id
 
 

@@ -109,9 +109,7 @@ async def test_a_session_that_expires_while_the_acl_is_read_is_no_error() -> Non
             await (await taking).release()
 
 
-async def test_an_acl_that_this_client_may_not_read_is_no_error_and_is_asked_for_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_an_acl_that_this_client_may_not_read_is_asked_for_once(caplog: pytest.LogCaptureFixture) -> None:
     async with scene() as stage:
         no_look = Perms.CREATE | Perms.DELETE
         await stage.other.create(stage.path, acl=[ACL(no_look, "world", "anyone")])

@@ -214,9 +214,7 @@ async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -
         assert ours.discard() is None
 
 
-async def test_when_a_cancelled_keeping_has_ended_the_node_that_it_was_putting_back_is_gone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_when_a_cancelled_keeping_has_ended_its_new_node_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the connection breaks before the delete."""
     monkeypatch.setattr("recipes.common.persistent_node.LEAVES_WITHIN", 3600.0)
     async with scene(P) as stage, no_task_stays():

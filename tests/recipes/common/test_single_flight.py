@@ -71,9 +71,7 @@ def fail(looking: Looking, task: asyncio.Task[int]) -> None:
 
 
 @pytest.mark.parametrize("end", [cancel, fail])
-async def test_a_look_that_fails_or_is_cancelled_is_made_by_the_next_task(
-    end: Callable[[Looking, asyncio.Task[int]], None],
-) -> None:
+async def test_a_look_that_fails_is_made_by_the_next_task(end: Callable[[Looking, asyncio.Task[int]], None]) -> None:
     looking, (first, second, *others) = await begun(4)
     looking.ends[0].set_result(None)
     await turns(3)

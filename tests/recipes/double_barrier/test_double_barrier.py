@@ -110,9 +110,7 @@ async def test_a_forged_ready_that_names_a_waiting_member_does_not_let_it_in(
         assert await zk.get_children(path) == []
 
 
-async def test_a_ready_that_may_not_be_read_is_deleted(
-    each_server: Server, path: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_unreadable_ready_is_deleted(each_server: Server, path: str, caplog: pytest.LogCaptureFixture) -> None:
     async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as stranger:
         await stranger.create(path)
         await stranger.create(f"{path}/ready", acl=[zkwire.digest_acl("stranger", "secret")])
@@ -445,9 +443,7 @@ async def test_a_member_whose_session_ends_enters_no_round_that_has_begun_withou
 
 
 @pytest.mark.parametrize("is_known", [False, True])
-async def test_a_former_node_of_a_member_whose_session_has_ended_for_its_client_alone_is_in_no_round(
-    is_known: bool,
-) -> None:
+async def test_a_former_node_of_a_member_that_has_given_up_its_session_is_in_no_round(is_known: bool) -> None:
     """Whether the client has heard of it or not; the first delete is refused."""
     async with scene() as stage:
         mine, theirs = DoubleBarrier(stage.zk, stage.path, 2), DoubleBarrier(stage.other, stage.path, 2)

@@ -139,12 +139,24 @@ async def test_a_hung_holder_that_is_asked_is_taken_over_unless_it_may_have_prom
         await (await waiter).release()
 
 
-async def test_a_writer_that_was_asked_lets_readers_in() -> None:
+async def test_a_writer_lets_readers_in_however_it_is_asked_until_its_proofs_are_used_up(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("recipes.read_write_lock._LINKS", 12)
     async with scene() as stage:
         writer = await ReadWriteLock(stage.zk, stage.path).write().acquire()
         for _ in range(3):
             await stage.other.set(writer.path, ASKED)
         read_lease = await writer.downgrade()
-        await (await ReadWriteLock(stage.other, stage.path).read().acquire(within=5)).release()
+        theirs = ReadWriteLock(stage.other, stage.path)
+        for _ in range(2):
+            async with theirs.read().hold(within=5):
+                assert [each.owns for each in await theirs.contenders()] == [True, True]
+                await stage.other.set(writer.path, ASKED)
+                await until_data(stage.other, writer.path, b"zkwire shared")
+        assert "had too many" not in caplog.text
+        while "lets no more readers in: it had too many requests to give way" not in caplog.text:
+            await stage.other.set(writer.path, ASKED)
+            await asyncio.sleep(0.01)
         await read_lease.release()
         assert not isinstance(await read_lease.lost(), LockLostError)

@@ -57,9 +57,7 @@ async def test_an_item_that_has_failed_for_the_last_time_moves(each_server: AnyS
 
 
 @pytest.mark.parametrize("has_failed", [True, False])  # the node: it may be deleted by hand
-async def test_a_consumer_that_dies_in_its_body_has_used_an_attempt(
-    caplog: pytest.LogCaptureFixture, has_failed: bool
-) -> None:
+async def test_a_consumer_that_dies_in_its_body_used_one(caplog: pytest.LogCaptureFixture, has_failed: bool) -> None:
     """A consumer that crashes in the body counts as an attempt: the claim itself has counted it."""
     async with clients() as (server, (zk, other)):
         dying, queue = Queue(zk, PATH, max_attempts=2), Queue(other, PATH, max_attempts=2)

@@ -101,9 +101,7 @@ async def test_a_consumer_waits_after_an_item_that_cannot_be_taken_and_sends_not
         assert await taking == b"good"
 
 
-async def test_an_item_that_gets_a_child_between_the_read_and_the_take_goes_aside(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_an_item_that_gets_a_child_behind_the_read_goes_aside(caplog: pytest.LogCaptureFixture) -> None:
     async with clients() as (server, (zk, other)):
         queue = Queue(zk, PATH, acl=zkwire.OPEN_ACL)
         await queue.put_many(numbers(2))
@@ -196,9 +194,7 @@ async def test_a_persistent_node_in_the_place_of_a_consumers_is_found_later(monk
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_consumer_that_has_looked_at_claims_sends_nothing_when_the_queue_is_empty(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_consumer_that_has_seen_claims_sends_nothing_when_it_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it knows of former claims is out of date, and no reason to look."""
     monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.0)
     observer = Counting()
@@ -282,9 +278,7 @@ async def test_a_persistent_node_whose_delete_got_lost_is_deleted_by_the_next_tr
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_claim_that_begins_while_a_persistent_node_is_removed_is_left_alone(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_claim_that_begins_while_a_node_is_removed_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     """The node was read as persistent; by the time of the delete it is the ephemeral node of a consumer."""
     async with clients() as (server, (zk, other)):
         queue = Queue(zk, PATH)
