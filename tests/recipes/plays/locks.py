@@ -9,6 +9,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from recipes import Election, Lock, MultiLock, ReadWriteLock, ReentrantLock, Semaphore, Term, TimedLock, TryLock
+from recipes.line.known import known_of
 from recipes.line.lease import Lease, LockLostError
 from recipes.line.locking import Locking
 from recipes.line.ticket import ASKED
@@ -314,6 +315,7 @@ async def lead_and_be_asked(stage: Scene) -> None:
 async def leave_a_ticket(stage: Scene) -> None:
     name = f"{stage.path}/_c_{stage.zk.unique_id()}-lock-"
     path, stat = await stage.zk.create_and_stat(name, ephemeral=True, sequential=True, make_parents=True)
+    known_of(stage.zk.unlimited).created = stat.czxid + 1  # as if this client had been made after that
     stage.kept.update(left=(path, stat.czxid), lease=None)
 
 
