@@ -80,6 +80,8 @@ async def test_a_lock_reads_its_node_first_looks_ahead_and_lists_when_it_must(mo
                 ["Create NEW", "GetChildren LINE"],
                 ["GetData E w", "GetData C w", "GetData D w"],
             ]
+            yields: list[int] = []
+            monkeypatch.setattr("recipes.line.waiting.yield_processor", lambda: yields.append(len(writes)))
             await line_[0].release()
             line_[1] = await line_[1]
             await stage.zk.ping()
@@ -96,6 +98,7 @@ async def test_a_lock_reads_its_node_first_looks_ahead_and_lists_when_it_must(mo
             await line_[3].release()
             lease = await waiter
             assert writes == []
+            assert len(yields) == 2  # to another process: at an event that is not decisive, and before the list
             await lease.release()
         await nothing_stays(stage)
 

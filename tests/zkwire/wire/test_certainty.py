@@ -170,6 +170,7 @@ def test_a_witness_that_began_after_a_touch_had_reached_the_leader_mends_the_cha
 
 def test_a_resumed_session_is_certain_from_its_first_committed_write() -> None:
     certainty = a_session()
+    assert [certainty.has_run_out(at) for at in (160.7, 160.9)] == [False, True]  # a twentieth of T before the end
     certainty.follows()  # on the former connection
     certainty.resumed(120.0, T)
     assert certainty.until == 164.0
@@ -242,8 +243,8 @@ def test_a_suspension_breaks_the_chain_if_anything_was_proven_since() -> None:
     for is_new, until in [(True, 154.0), (False, 154.0)]:
         certainty = a_session()
         seen = certainty.proven
+        certainty.answered(120.0, 121.0, AckLevel.SERVER)
         if is_new:
-            certainty.answered(120.0, 121.0, AckLevel.SERVER)
             certainty.answered(141.0, 142.0, AckLevel.QUORUM)
             certainty.answered(143.0, 144.0, AckLevel.QUORUM)
             assert certainty.until == 120.0 + T
@@ -251,6 +252,8 @@ def test_a_suspension_breaks_the_chain_if_anything_was_proven_since() -> None:
         assert certainty.until == until
         assert certainty.is_broken is is_new
         certainty.answered(143.9, 145.0, AckLevel.QUORUM)  # sent before: it is not known when
+        for at in (146.0, 148.0):  # nor is it of the touch that these would cover
+            certainty.answered(at, at + 1, AckLevel.QUORUM)
         assert certainty.until == until
 
 
