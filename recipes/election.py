@@ -93,21 +93,19 @@ class Term(Lease):
         self.check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise TypeError(f"the data of a term must be bytes, not {data!r}")
-        content = checked_content(bytes(data))
+        content, before = checked_content(bytes(data)), self._data
         expected: int | None = None
-        before: bytes | None = None
 
         def data_of(version: int) -> bytes | None:
-            nonlocal before, expected
-            if expected is None:  # the calls before this one have ended
-                expected, before, self._data = version, self._data, content
+            nonlocal expected
+            expected, self._data = expected or version, content
             # A later version: the answer was lost, and our data is there, unless a request to give way took its place.
             return content if version == expected or self._ticket.is_asked else None
 
         try:
             await self._write(self._writer, data_of)
         except (ServerError, ValueError):  # ValueError: too large
-            self._data = self._data if before is None else before
+            self._data = before
             raise
         self.check()
 

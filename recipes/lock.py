@@ -156,7 +156,10 @@ class Lock(LineLock[Lease]):
             lease = await Lock(zk, path).adopt(kept[3], kept[4])        # in the next process
 
         No other client has held the lock in between.  The former process must have ended or closed its client: it
-        would go on as a second holder.
+        would go on as a second holder.  Its other tickets of a Lock or TimedLock at this path, with which its tasks
+        have waited, are removed, also when LockLostError is raised.  What it held or waited for at other paths, or with
+        other kinds of locks, stays as long as the session lives, unless you `remove()` it: `contenders()` shows it with
+        `is_mine`.
 
         Args:
             lease_path: `path` of the lease, of a Lock or ReentrantLock at this path.
@@ -177,15 +180,15 @@ class Lock(LineLock[Lease]):
         SessionError is raised as by `acquire`.
 
         Cancellation:
-            The ticket stays as it is, as for each error but the first; `adopt` may be called again.
+            The tickets stay as they are, as for each error but the first; `adopt` may be called again.
 
         Order:
             The lease keeps its place in the line.  It is not passed on to the tasks that wait on this object: they
             have tickets after it, or take one.
 
         Requests:
-            sync, getData and getChildren in one write; before them those of Client.certify, which take about three
-            ticks of the server just after the session was resumed.
+            sync and getData in one write, and those of `contenders`; before them those of Client.certify, which take
+            about three ticks of the server just after the session was resumed.
         """
         if not isinstance(lease_path, str):
             raise TypeError(f"lease_path is a str, not {lease_path!r}")

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import zkwire
 from recipes.common.numbers import in_order, next_number
-from recipes.common.retrying import read_synced, result, until_answered
+from recipes.common.retrying import read, read_synced, result, until_answered
 from recipes.line import ticket_data
 from recipes.line.diagnostics import describe_session
 from recipes.line.known import line_of
 from recipes.line.position import permits_of
 from recipes.line.ticket import ASKED, is_ticket, is_writer
-from zkwire import Client, GetData, Node, Stat, join_path
+from zkwire import Client, GetChildrenAndStat, GetData, Node, Stat, join_path
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNIQUE: Final = re.compile("/_c_[0-9a-f-]{36}-[^/]*$")  # ours and Curator's
@@ -142,12 +142,12 @@ async def look(
     Requests:
         getChildren2; in one write a getData for each child, and one for `path` if `slots` is a function.
     """
-    try:
-        children, stat = await zk.get_children_and_stat(path)
-    except zkwire.NoNodeError:
+    listed = result((await read(zk, GetChildrenAndStat(path)))[0])
+    if listed is None:
         return []
+    children, stat = listed
     names, is_semaphore = in_order(children, next_number(stat))[:most], callable(slots)
-    nodes = await zk.pipeline([GetData(join_path(path, name)) for name in names] + [GetData(path)] * is_semaphore)
+    nodes = await read(zk, *(GetData(join_path(path, name)) for name in names), *[GetData(path)] * is_semaphore)
     if callable(slots):
         its_node = result(nodes.pop())
         if its_node is None:

@@ -12,6 +12,7 @@ docs/waiting-line.md has the whole argument.
 import asyncio
 import re
 from collections.abc import Callable, Container, Sequence
+from itertools import takewhile
 from typing import Any, Final
 
 import zkwire
@@ -189,18 +190,24 @@ class Line:
         return is_ticket is not None and path == join_path(self.path, name)
 
     async def adopt(self, path: str, token: int) -> Ticket:
-        """Return the ticket that a former process has created at `path` in this session, if it owns; see Lock.adopt."""
-        zk, name = self._zk, path.rpartition("/")[2]
-        rules = self._rules._replace(looks_first=True)
+        """Return the ticket that a former process has created at `path` in this session, if it owns; see Lock.adopt.
+
+        The other tickets of such a process are removed, also when this one is lost: no task waits for their turn, and
+        this client's keepalives would keep them, so that its next ticket would wait for ever.
+        """
+        from recipes.line.contenders import look  # most programs never adopt
+
+        zk = self._zk
         self._check_orphaned(path, token)
         try:
             while True:
                 # Before the read: in a session that was resumed it commits a write, and a delete that the former
                 # process has sent is carried out before that, or never.
                 await certify(zk)
-                answers = await read_synced(zk, self.path, GetData(path), GetChildren(self.path))
-                node = result(answers[0])
+                node = result((await read_synced(zk, self.path, GetData(path)))[0])
+                line = await look(zk, self.path)
                 if node is None or node.stat.czxid != token:
+                    self._remove_orphans(line)
                     raise LockLostError(path, _GONE)
                 if node.stat.ephemeral_owner != zk.session_id:
                     # Only the client has given up the former session: the ensemble has not ended it yet.
@@ -208,30 +215,39 @@ class Line:
                         raise LockLostError(path, _GONE)
                     owner, ours = describe_session(node.stat.ephemeral_owner), describe_session(zk.session_id)
                     raise RuntimeError(f"the lease {path} belongs to the session {owner}, and this client has {ours}")
-                if parse(name, node.data, node.stat.version) is not None:
+                if parse(path.rpartition("/")[2], node.data, node.stat.version) is not None:
                     raise RuntimeError(f"the lease {path} is a TimedLock's, with a time limit: adopt takes none")
-                position = rules.position(name)
-                position.listed(ranked(answers[1]))
-                await rules.leave_out(zk, position)
-                if zk.is_certain(node.stat.ephemeral_owner) and not position.is_gone:
+                before = list(takewhile(lambda each: each.path != path, line))
+                if zk.is_certain(node.stat.ephemeral_owner) and len(before) < len(line):
                     break  # otherwise it may be gone by now
         except zkwire.SessionExpiredError:
             raise_unless_renewed(zk)
             raise LockLostError(path, _GONE) from None
-        if not position.owns:
-            raise RuntimeError(f"the ticket {path} is no lease: it waits, and {position.before[0]} comes before it")
+        # A node before it that was created later got its number from another client, not from the server.
+        if blocker := next((each.path for each in before if each.token < token), None):
+            raise RuntimeError(f"the ticket {path} is no lease: it waits, and {blocker} comes before it")
         self._check_orphaned(path, token)  # another task may have taken it over meanwhile
-        ticket = Ticket(TicketNode(path, name, token, zk.session_id), zk.guaranteed_delete(path))
-        if not ticket.is_own_data(node):
-            ticket.give_up()  # the former process has lost it by that, and others must not wait for it
+        ticket = Ticket(TicketNode(path, path.rpartition("/")[2], token, zk.session_id), zk.guaranteed_delete(path))
+        if is_own := ticket.is_own_data(node):
+            self._of_client.adopted.add(path)
+        self._remove_orphans(line)  # and this one, if the former process has lost it: others must not wait for it
+        if not is_own:
             raise LockLostError(path, WRITTEN_OVER)
-        self._of_client.adopted.add(path)
         return ticket
 
     def _check_orphaned(self, path: str, token: int) -> None:
         """Raise RuntimeError if this client has created the ticket itself, or has taken it over already."""
-        if token >= self._of_client.created or path in self._of_client.adopted:
+        if not self._is_orphan(path, token):
             raise RuntimeError(f"the lease {path} is, or was, held in this process: a lease is adopted once")
+
+    def _is_orphan(self, path: str, token: int) -> bool:
+        """Return whether no create of this client has made the ticket, unless its answer was lost just now."""
+        return token < self._of_client.created and path not in self._of_client.adopted
+
+    def _remove_orphans(self, contenders: Sequence[Any]) -> None:
+        for each in contenders:
+            if each.is_mine and self._is_orphan(each.path, each.token) and self.is_own(each.path):
+                self._zk.guaranteed_delete(each.path).start()
 
     # -- entering ---------------------------------------------------------------------------------------------------
 
@@ -258,8 +274,7 @@ class Line:
             answers: What was read in the write of the create, if anything.  If the answer to the create was lost,
                 another server may have answered the reads, and may lag: the list is good if it shows `name`.
         """
-        refused = [each for each in answers if isinstance(each, BaseException)]
-        if answers and not (refused and any_transient(refused)):
+        if answers and not any_transient(answers):
             children = ranked(answers[0])
             if name in children:
                 return [children, *answers[1:]]

@@ -56,7 +56,7 @@ async def main():
             await asyncio.Event().wait()
         finally:
             print("ends")
-""",
+"""
 }
 
 

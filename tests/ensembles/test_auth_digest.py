@@ -124,10 +124,7 @@ async def test_a_server_that_enforces_a_scheme_accepts_clients_that_use_it() -> 
     """A client without such an identity can connect, but the server refuses its first request, even a ping."""
     enforced = ("-Dzookeeper.enforce.auth.enabled=true", "-Dzookeeper.enforce.auth.schemes=digest")
     async with RealServer(jvm=[*QUICK_START, *enforced]) as server:
-        async with (
-            Proxy(server.hosts) as proxy,
-            zkwire.connect(proxy.hosts, 2.0, auth=[("digest", BOB)]) as zk,
-        ):
+        async with Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts, 2.0, auth=[("digest", BOB)]) as zk:
             await zk.create("/a")
             proxy.drop()
             assert await zk.exists("/a") is not None

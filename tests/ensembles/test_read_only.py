@@ -146,10 +146,7 @@ async def test_the_answers_of_a_server_without_a_quorum_do_not_prolong_certainty
         await peer.handshake()
         await peer.answer(await peer.first_request())
 
-    async with (
-        Rogue(first, reading_only_keeping) as rogue,
-        zkwire.connect(rogue.hosts, 2.0, read_only=True) as zk,
-    ):
+    async with Rogue(first, reading_only_keeping) as rogue, zkwire.connect(rogue.hosts, 2.0, read_only=True) as zk:
         await zk.get("/a")
         session_id, certain = zk.session_id, zk.certain_until
         await states_until(zk.states(), READ_ONLY)

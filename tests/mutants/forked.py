@@ -81,11 +81,7 @@ class Forks:
             self._connection.send(self._outcome(trial, session, items, functions.get(file, [])))
 
     def _outcome(
-        self,
-        trial: Trial,
-        session: pytest.Session,
-        items: Mapping[str, pytest.Item],
-        functions: list[FunctionType],
+        self, trial: Trial, session: pytest.Session, items: Mapping[str, pytest.Item], functions: list[FunctionType]
     ) -> str | None:
         reader, writer = Pipe(duplex=False)
         process = os.fork()

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import zkwire
-from recipes import Lease, Lock, LockLostError, ReentrantLock, TimedLock
+from recipes import Lease, Lock, LockLostError, ReadWriteLock, ReentrantLock, TimedLock
 from recipes.line.known import known_of
 from recipes.line.ticket import ASKED
 from tests.support import processes
 from tests.support.processes import report
-from tests.support.recipes import line, outcome, until
+from tests.support.recipes import line, outcome, until, until_line
 from tests.support.virtual_time import Sent, Server, Wire, block, in_virtual_time
 from zkwire import Client, NoNodeError, SessionClosedError, SessionExpiredError
 from zkwire.testing import RealServer
@@ -57,12 +57,13 @@ async def test_a_resumed_sessions_ticket_becomes_the_lease_and_its_token_is_unch
         assert before.is_over
         lock = kind(zk, P, local_passes=1)
         with pytest.raises(LockLostError, match="it was released, or its session is over, or"):
-            await lock.adopt(before.path, before.token - 1)
+            await kind(zk, "/locks/b").adopt(before.path.replace(P, "/locks/b"), before.token)
         waiters = [asyncio.create_task(Lock(other, P).acquire())]
         refused = asyncio.create_task(outcome(Lock(zk, P).adopt(before.path, before.token)))
         server.names()
         lease = await lock.adopt(before.path, before.token)
-        assert server.names("ping")[:3] == ["sync", "getData", "getChildren"]
+        names = server.names("ping", "createContainer", "create2", "getChildren")  # those of the waiter
+        assert names[:5] == [*["sync", "getData"] * 2, "getChildren2"]
         assert (lease.path, lease.token, lease.is_certain()) == (before.path, before.token, True)
         assert repr(lease) in repr(lock)
         if kind is ReentrantLock:
@@ -90,7 +91,8 @@ async def test_an_adopted_lease_is_told_what_it_was_asked_before_and_is_lost_as_
     async def ask(zk: Client, other: Client) -> Lease:
         lease = await hold(zk, other)
         await other.set(lease.path, ASKED)
-        await other.create(f"{P}/stranger--000000001")  # before it; it does not count
+        for number in (1, 2):  # before it; they do not count
+            await other.create(f"{P}/stranger--00000000{number}", ephemeral=number == 2)
         return lease
 
     async with resumed(ask) as (_, zk, other, before):
@@ -99,6 +101,29 @@ async def test_an_adopted_lease_is_told_what_it_was_asked_before_and_is_lost_as_
         await asyncio.sleep(0.2)
         await other.delete(lease.path)
         assert "another client has deleted it" in str(await lease.lost())
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@in_virtual_time
+async def test_the_tickets_with_which_tasks_of_the_former_process_waited_are_removed_and_no_others(
+    is_lost: bool,
+) -> None:
+    async def hold_and_wait(zk: Client, other: Client) -> Lease:
+        lease, tasks = await hold(zk, other), []
+        for count, lock in (2, Lock(zk, P)), (3, ReadWriteLock(zk, P).read()), (4, Lock(other, P)):
+            tasks.append(asyncio.create_task(outcome(lock.acquire())))
+            await until_line(other, P, count)
+        return lease
+
+    async with resumed(hold_and_wait) as (_, zk, other, before):
+        ours = asyncio.create_task(Lock(zk, P).acquire())
+        names = await until_line(other, P, 5)
+        if is_lost:
+            await other.delete(before.path)
+        adopted = await outcome(Lock(zk, P).adopt(before.path, before.token))
+        assert type(adopted) is (LockLostError if is_lost else Lease)
+        assert await until_line(other, P, 4 - is_lost) == [*names[: 1 - is_lost], *names[2:]]
+        ours.cancel()
 
 
 async def write_over(zk: Client, other: Client) -> Lease:
@@ -131,7 +156,7 @@ async def wait(zk: Client, other: Client) -> Any:
         (hold, LockLostError, "its session is over", 1),
         (hold_for_a_time, RuntimeError, "is a TimedLock's, with a time limit: adopt takes none", 1),
         (hold_by_the_other, RuntimeError, "belongs to the session 0x[0-9a-f]+, and this client has 0x", 1),
-        (wait, RuntimeError, "is no lease: it waits, and _c_.* comes before it", 2),
+        (wait, RuntimeError, f"is no lease: it waits, and {P}/_c_.* comes before it", 2),
     ],
 )
 @in_virtual_time
@@ -164,7 +189,7 @@ async def test_it_looks_again_after_it_was_uncertain_or_not_in_the_list(is_block
     async with resumed(hold) as (server, zk, _, before):
 
         def strike(_: Wire, sent: Sent) -> int | None:
-            if sent.name != "getChildren":
+            if sent.name != "getChildren2":
                 return None
             server.strike = lambda wire, sent: None
             block(zk.certain_for(zk.session_id) + 0.02 if is_blocked else 0.0)
@@ -172,7 +197,7 @@ async def test_it_looks_again_after_it_was_uncertain_or_not_in_the_list(is_block
 
         server.strike = strike
         (await Lock(zk, P).adopt(before.path, before.token)).check()
-        assert server.names().count("getData") == 2
+        assert server.names().count("getChildren2") == 2
 
 
 PATH = f"{P}/_c_00000000-0000-4000-8000-000000000000-lock-0000000001"

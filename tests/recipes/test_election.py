@@ -327,16 +327,6 @@ async def test_errors_of_a_body_leave_the_loop_except_the_loss_of_its_term() -> 
         await until_line(stage.other, P, 0)
 
 
-async def test_the_loss_of_a_single_term_that_its_body_raises_is_raised() -> None:
-    async with scene(P) as stage:
-        term = await Election(stage.zk, P).acquire()
-        lost = LockLostError(term.path, "as the body has found out")
-        with body_raises(LockLostError) as raised:
-            async with term:
-                raise lost
-        assert raised.value is lost
-
-
 # -- observing --------------------------------------------------------------------------------------------------------
 
 
@@ -474,6 +464,11 @@ async def test_the_loss_of_an_acquired_term_is_raised() -> None:
             async with term:
                 await stage.other.delete(term.path)
                 await asyncio.Event().wait()
+        lost = LockLostError(term.path, "as the body has found out")
+        with body_raises(LockLostError) as raised:
+            async with await Election(stage.zk, P).acquire():
+                raise lost
+        assert raised.value is lost
         with body_raises(LockLostError):
             async with term:
                 pass

@@ -54,10 +54,7 @@ async def test_an_acl_that_the_caller_gives_is_that_of_all_nodes(zookeeper: Real
 
 
 async def test_clients_with_different_identities_downgrade_and_take_over(zookeeper: RealServer, path: str) -> None:
-    async with (
-        zkwire.connect(zookeeper.hosts, auth=[ANN]) as zk,
-        zkwire.connect(zookeeper.hosts, auth=[BOB]) as other,
-    ):
+    async with zkwire.connect(zookeeper.hosts, auth=[ANN]) as zk, zkwire.connect(zookeeper.hosts, auth=[BOB]) as other:
         writer = await ReadWriteLock(zk, path).write().acquire()
         reader = await start_waiting(other, ReadWriteLock(other, path).read(), 2)
         ours = await writer.downgrade()

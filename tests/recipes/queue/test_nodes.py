@@ -64,8 +64,7 @@ async def claim(queue: Queue) -> object:
 
 
 @pytest.mark.parametrize(
-    ("ask", "node"),
-    [*product([get, claim, Queue.peek, Queue.size], ["entries", "taken"]), (Queue.claims, "taken")],
+    ("ask", "node"), [*product([get, claim, Queue.peek, Queue.size], ["entries", "taken"]), (Queue.claims, "taken")]
 )
 async def test_a_list_that_is_refused_is_no_empty_queue(ask: Callable[[Queue], Awaitable[object]], node: str) -> None:
     async with clients() as (server, (zk, other)):

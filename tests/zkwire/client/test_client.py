@@ -14,8 +14,7 @@ from tests.support.recipes import until
 
 
 @pytest.mark.parametrize(
-    ("ones", "shown"),
-    [(True, "ffffffff-ffff-4fff-bfff-ffffffffffff"), (False, "00000000-0000-4000-8000-000000000000")],
+    ("ones", "shown"), [(True, "ffffffff-ffff-4fff-bfff-ffffffffffff"), (False, "00000000-0000-4000-8000-000000000000")]
 )
 async def test_a_unique_id_is_a_random_uuid_of_version_4(ones: bool, shown: str) -> None:
     async with scene() as stage:

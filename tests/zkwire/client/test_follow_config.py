@@ -45,10 +45,7 @@ async def test_the_servers_in_the_configuration_are_used_now_and_after_each_chan
 ) -> None:
     async with ensemble() as (server, admin):
         port = server.hosts.rpartition(":")[2]
-        with (
-            caplog.at_level(logging.INFO, "zkwire"),
-            server.delay_replies(0, "getData", path=CONFIG) as reads,
-        ):
+        with caplog.at_level(logging.INFO, "zkwire"), server.delay_replies(0, "getData", path=CONFIG) as reads:
             async with zkwire.connect(server.hosts, follow_config=True) as zk:
                 await reads.until_hit()
                 for _ in range(20):

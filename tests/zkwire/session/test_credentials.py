@@ -18,8 +18,7 @@ def test_a_credential_of_other_types_is_refused_without_its_values(scheme: Any, 
 
 
 @pytest.mark.parametrize(
-    ("scheme", "says"),
-    [("", "needs a scheme"), ("ann:1", "contains ':'"), ("sasl", "use connect")],
+    ("scheme", "says"), [("", "needs a scheme"), ("ann:1", "contains ':'"), ("sasl", "use connect")]
 )
 def test_a_scheme_that_cannot_be_right_is_refused(scheme: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):

@@ -52,8 +52,7 @@ class Servers:
 
 
 @pytest.mark.parametrize(
-    ("answer", "can"),
-    [(b"rw", True), (b"ro", False), (b"", False), (b"rw\n", False), (b"rw" + bytes(100_000), False)],
+    ("answer", "can"), [(b"rw", True), (b"ro", False), (b"", False), (b"rw\n", False), (b"rw" + bytes(100_000), False)]
 )
 async def test_a_server_that_answers_rw_can_write(answer: bytes, can: bool) -> None:
     servers = Servers()
