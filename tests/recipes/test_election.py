@@ -464,11 +464,9 @@ async def test_the_loss_of_an_acquired_term_is_raised() -> None:
             async with term:
                 await stage.other.delete(term.path)
                 await asyncio.Event().wait()
-        lost = LockLostError(term.path, "as the body has found out")
-        with body_raises(LockLostError) as raised:
-            async with await Election(stage.zk, P).acquire():
-                raise lost
-        assert raised.value is lost
+        with body_raises(LockLostError, match="as the body has found out"):
+            async with await Election(stage.zk, P).acquire() as single:
+                raise LockLostError(single.path, "as the body has found out")
         with body_raises(LockLostError):
             async with term:
                 pass
