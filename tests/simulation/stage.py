@@ -112,6 +112,7 @@ class Player:
                 resumed = {}  # a new client's session: nothing of the former process is in it
                 self.zk = await stack.enter_async_context(self._connecting(resumed))
             stage.clients[actor.name] = self.zk
+            self.held = self.held if resumed else None  # a later session that is resumed has no lease of the former one
             if resumed:
                 await stage.scenario.resume(self)
                 await self._clear()
