@@ -274,7 +274,8 @@ class Line:
             answers: What was read in the write of the create, if anything.  If the answer to the create was lost,
                 another server may have answered the reads, and may lag: the list is good if it shows `name`.
         """
-        if answers and not any_transient(answers):
+        refused = [each for each in answers if isinstance(each, BaseException)]
+        if answers and not (refused and any_transient(refused)):
             children = ranked(answers[0])
             if name in children:
                 return [children, *answers[1:]]

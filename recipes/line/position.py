@@ -210,7 +210,7 @@ class Position:
     @property
     def _taken(self) -> int:
         """How many slots the blockers take that may remain."""
-        return self._remaining
+        return self._count + len(self._last)
 
     def _most_of_one(self) -> int:
         return 1
