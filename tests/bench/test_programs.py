@@ -74,9 +74,7 @@ def test_every_operation_has_a_figure_and_its_raw_one(hosts: str, tmp_path: Path
         assert one["raw"]["median"] > 0
 
 
-def test_the_suite_gathers_the_figures_of_the_programs(
-    hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_suite_gathers_figures_of_the_programs(hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(suite.PROGRAMS, "operations", suite.Program("operations.py", ("--rounds", "1", "--count", "2")))
     monkeypatch.setitem(suite.PROGRAMS, "crowds", suite.Program("crowds.py", ("--no-such-option",)))
     file = tmp_path / "figures.json"

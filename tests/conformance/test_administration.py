@@ -27,9 +27,7 @@ async def test_get_ephemerals_returns_the_nodes_of_this_session_alone(zk: Client
 
 
 @pytest.mark.since("3.6", "getEphemerals")
-async def test_get_ephemerals_below_a_chroot_returns_the_nodes_below_it_alone(
-    server: Server, zk: Client, path: str
-) -> None:
+async def test_get_ephemerals_below_a_chroot_returns_nodes_below_it_only(server: Server, zk: Client, path: str) -> None:
     await zk.create(path)
     await zk.create(f"{path}beside")
     for chroot in (path, f"{path}/ephemeral"):

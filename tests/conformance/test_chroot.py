@@ -103,9 +103,7 @@ async def test_errors_have_the_path_below_the_chroot(zk: Client, path: str, app:
         assert path not in str(refused.value)
 
 
-async def test_paths_of_transactions_are_below_the_chroot_in_requests_and_results(
-    zk: Client, path: str, app: Client
-) -> None:
+async def test_paths_of_transactions_are_below_the_chroot_in_all_frames(zk: Client, path: str, app: Client) -> None:
     await zk.create(path)
     async with app.transaction() as tx:
         tx.check("/")

@@ -11,7 +11,7 @@ from zkwire import Client, Create, GetChildren, GetData, Node, WatchSet
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_all_reads_go_in_one_request_and_each_result_is_that_of_its_verb(
+async def test_all_reads_go_in_one_request_and_a_result_is_that_of_its_verb(
     proxy: Proxy, zk: Client, path: str
 ) -> None:
     await zk.pipeline([Create(path, b"data"), Create(f"{path}/a", b"1"), Create(f"{path}/b")])

@@ -251,9 +251,7 @@ async def test_a_change_right_after_the_entering_is_an_event_pitfall_34(zk: Clie
 
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_stream_gives_nothing_after_its_block_and_a_new_one_can_be_entered(
-    zk: Client, path: str, kind: str
-) -> None:
+async def test_a_stream_gives_nothing_after_its_block_and_another_is_new(zk: Client, path: str, kind: str) -> None:
     async with stream(zk, kind, path) as events:
         await zk.create(path)
     assert [event async for event in events] == []

@@ -41,9 +41,7 @@ async def test_the_result_of_a_sequential_create_is_the_real_path_pitfall_66(zk:
     assert stat.ephemeral_owner == zk.session_id
 
 
-async def test_a_refused_operation_undoes_all_and_raises_a_transaction_error(
-    server: Server, zk: Client, path: str
-) -> None:
+async def test_a_refused_operation_undoes_all_and_raises_its_error(server: Server, zk: Client, path: str) -> None:
     await zk.create(path)
     tx = zk.transaction()
     tx.create(f"{path}/a")

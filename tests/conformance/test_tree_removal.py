@@ -98,9 +98,7 @@ async def test_several_clients_may_delete_the_same_tree_at_the_same_time(zk: Cli
     assert await zk.exists(path) is None
 
 
-async def test_nodes_deleted_and_created_meanwhile_do_not_stop_it(
-    proxy: Proxy, zk: Client, other: Client, path: str
-) -> None:
+async def test_nodes_deleted_and_created_do_not_stop_it(proxy: Proxy, zk: Client, other: Client, path: str) -> None:
     await plant(zk, path)
     hold = proxy.hold_replies()  # so that the tree is listed before another client changes it
     task = asyncio.create_task(zk.delete_tree(path))

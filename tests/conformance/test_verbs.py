@@ -47,9 +47,7 @@ async def test_a_sequential_create_appends_ten_digits_that_grow(
     assert sorted(await zk.get_children(path)) == [f"n-{number:010d}" for number in range(3)]
 
 
-async def test_the_sequence_counts_every_child_created_even_deleted_ones_and_needs_no_prefix(
-    zk: Client, path: str
-) -> None:
+async def test_the_sequence_counts_every_child_created_even_deleted_and_needs_no_prefix(zk: Client, path: str) -> None:
     await zk.create(path)
     await zk.create(f"{path}/plain")
     await zk.delete(f"{path}/plain")

@@ -58,9 +58,7 @@ async def prepare(zk: Client, what: str, path: str) -> None:
 
 @pytest.mark.parametrize("by", ["own", "another's"])
 @pytest.mark.parametrize("kind", WATCHES)
-async def test_a_watch_fires_for_its_changes_and_no_others(
-    zk: Client, other: Client, path: str, kind: str, by: str
-) -> None:
+async def test_a_watch_fires_for_its_changes_alone(zk: Client, other: Client, path: str, kind: str, by: str) -> None:
     for number, what in enumerate(CHANGES):
         if (kind == "exist on a missing node") != (what == "create"):
             continue

@@ -113,7 +113,7 @@ async def come_back_while_many_end(path: str, creation: int) -> tuple[list[str],
         return [] if is_late else gone, await asyncio.gather(*holding, return_exceptions=True)
 
 
-async def test_a_new_leader_counts_with_the_timeout_that_the_session_was_made_with(
+async def test_a_new_leader_counts_with_the_timeout_the_session_was_made_with(
     ensemble: RealEnsemble, path: str
 ) -> None:
     """Pitfall 85: another server has a greater limit and grants more, and a new leader does not know it."""

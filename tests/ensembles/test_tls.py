@@ -71,9 +71,7 @@ async def test_locks_and_long_lists_over_tls_pitfall_62(tls: Certificates, secur
 
 
 @pytest.mark.limit(120)
-async def test_the_client_is_known_by_its_certificate_on_every_connection(
-    tls: Certificates, secure: EnsembleServer
-) -> None:
+async def test_the_client_is_known_by_its_certificate_each_time(tls: Certificates, secure: EnsembleServer) -> None:
     async with Proxy(secure.secure_hosts) as proxy:
         async with zkwire.connect(proxy.hosts, ssl=trusting(tls)) as zk:
             session_id, states = zk.session_id, zk.states()

@@ -105,9 +105,7 @@ async def test_an_adopted_lease_is_told_what_it_was_asked_before_and_is_lost_as_
 
 @pytest.mark.parametrize("is_lost", [False, True])
 @in_virtual_time
-async def test_the_tickets_with_which_tasks_of_the_former_process_waited_are_removed_and_no_others(
-    is_lost: bool,
-) -> None:
+async def test_the_tickets_with_which_tasks_of_a_former_process_waited_are_removed_and_no_others(is_lost: bool) -> None:
     async def hold_and_wait(zk: Client, other: Client) -> Lease:
         lease, tasks = await hold(zk, other), []
         for count, lock in (2, Lock(zk, P)), (3, ReadWriteLock(zk, P).read()), (4, Lock(other, P)):

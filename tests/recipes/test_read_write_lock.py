@@ -415,6 +415,14 @@ async def test_a_preferred_writer_that_leaves_while_it_is_looked_at_is_not_waite
             looking.end()
             lease = await asking
         await release(lease)
+        writer = await ReadWriteLock(stage.other, stage.path).write().acquire()
+        with stage.server.answering("getData", zkwire.NoNodeError, session=stage.zk.session_id, times=1) as gone:
+            asking = asyncio.create_task(reading.acquire())
+            await gone.until_hit()
+            await until_armed(1, stage.zk)  # it lists again before it takes a ticket
+        assert len(await line(stage.other, stage.path)) == 1
+        await writer.release()
+        await release(await asking)
         await no_watch_stays(stage.server.hosts)
 
 

@@ -13,7 +13,7 @@ import zkwire
 from recipes import Cache, CacheChange, ChangeStream
 from recipes.cache.mirror import Mirror, differs
 from tests.support.client import states_until
-from tests.support.everywhere import no_watch_stays
+from tests.support.everywhere import no_watch_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import body_raises, no_task_stays, outcome, until
 from tests.support.trees import shown, tree, until_equal
@@ -158,6 +158,15 @@ async def test_a_node_that_may_not_be_read_is_not_shown_and_its_siblings_are(hos
             async with Cache(zk, path, data=data):
                 pass
         assert refused.value.path == path
+
+
+async def test_a_refusal_of_a_read_is_raised_at_once() -> None:
+    async with scene() as stage:
+        with stage.server.answering("multiRead", zkwire.QuotaExceededError, session=stage.zk.session_id) as refused:
+            with pytest.raises(zkwire.QuotaExceededError):
+                async with Cache(stage.zk, "/"):
+                    pass
+            assert refused.hits == 1
 
 
 # -- what is left out -------------------------------------------------------------------------------------------------

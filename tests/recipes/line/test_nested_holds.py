@@ -150,6 +150,14 @@ async def test_a_lost_outer_lease_stops_its_body_although_the_inner_body_swallow
                 await asyncio.wait_for(_forever(), 5)
 
 
+async def test_a_cancelled_error_of_the_body_itself_is_not_taken_for_the_loss() -> None:
+    async with stage_of_locks() as stage:
+        with body_raises(asyncio.CancelledError):
+            async with Lock(stage.zk, P) as lease:
+                lease._lose("deleted")
+                raise asyncio.CancelledError
+
+
 async def test_clean_up_between_two_bodies_is_not_disturbed_if_the_release_of_the_inner_one_was_stopped() -> None:
     """The loss cancels the task while it waits for the answer to the inner release."""
     async with stage_of_locks() as stage:

@@ -195,6 +195,19 @@ async def trying(lock: Locking[Any], writes: Writes, names: list[str]) -> list[s
     return [each for write in writes.named(names) for each in write if each in ("GetData A", "GetData B")]
 
 
+async def test_a_try_asks_for_no_ticket_behind_the_holder() -> None:
+    async with scene(P) as stage, no_task_stays():
+        held = await Lock(stage.other, P).acquire()
+        waiter = await start_waiting(stage.other, Lock(stage.other, P), 2)
+        with stage.server.delay_replies(0.0, "exists", session=stage.zk.session_id) as asked:
+            for _ in range(2):
+                assert await Lock(stage.zk, P).try_acquire() is None
+        assert asked.hits == 0
+        await held.release()
+        await (await waiter).release()
+        await nothing_stays(stage)
+
+
 async def test_a_try_that_succeeds_reads_no_holder(monkeypatch: pytest.MonkeyPatch) -> None:
     async with scene(P) as stage, no_task_stays():
         holder = await Semaphore(stage.other, P, 2).acquire()

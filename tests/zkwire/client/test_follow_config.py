@@ -40,9 +40,7 @@ def member(server: Server, host: str) -> bytes:
     return f"server.1={host}:2888:3888:participant;{port}\nversion=1\n".encode()
 
 
-async def test_the_servers_in_the_configuration_are_used_now_and_after_each_change(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_servers_in_the_configuration_are_used_now_and_after_a_change(caplog: pytest.LogCaptureFixture) -> None:
     async with ensemble() as (server, admin):
         port = server.hosts.rpartition(":")[2]
         with caplog.at_level(logging.INFO, "zkwire"), server.delay_replies(0, "getData", path=CONFIG) as reads:
@@ -133,9 +131,7 @@ async def test_a_configuration_that_cannot_be_read_is_reported_and_not_followed(
         assert report.startswith(f"{about}getData {CONFIG}: ")
 
 
-async def test_what_is_larger_than_any_list_of_servers_is_reported_and_not_followed(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_what_is_larger_than_a_list_of_servers_is_reported_not_followed(caplog: pytest.LogCaptureFixture) -> None:
     async with ensemble() as (server, _):
         server._machine.tree.nodes[CONFIG].data = member(server, "localhost") * 2000
         async with zkwire.connect(server.hosts, follow_config=True):

@@ -80,9 +80,7 @@ CLOSED = "it closed the connection without an answer: its version has no such wo
         ),
     ],
 )
-async def test_a_server_that_does_not_answer_says_why(
-    word: str, answer: bytes, error: type[Exception], message: str
-) -> None:
+async def test_a_server_that_refuses_says_why(word: str, answer: bytes, error: type[Exception], message: str) -> None:
     async with answering(answer) as hosts:
         with pytest.raises(error, match=message) as refused:
             await zkwire.four_letter_word(hosts, word)

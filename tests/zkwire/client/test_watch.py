@@ -192,6 +192,16 @@ async def test_what_is_left_by_the_callback_for_an_event_does_not_get_that_event
             assert leave()
 
 
+async def test_a_wait_that_is_cancelled_when_the_event_has_come_is_cancelled() -> None:
+    async with scene() as stage:
+        _, watch = await stage.zk.exists_and_watch("/a")
+        waiting = await begun(watch)
+        watch._fire(WatchEventType.CREATED, Notification(1, "/a", 3))
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+
 async def test_a_callback_that_fails_is_reported_and_the_event_stays() -> None:
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))

@@ -338,9 +338,7 @@ def test_the_options_name_servers_chroot_and_identity(
     assert run("get", "/secret", status=2) == "zkwire: the file of --auth-file: No such file or directory\n"
 
 
-def test_tls_needs_the_authority_and_shows_our_certificate(
-    run: Run, portal: Portal, server: Server, tmp_path: Path
-) -> None:
+def test_tls_needs_an_authority_and_our_certificate(run: Run, portal: Portal, server: Server, tmp_path: Path) -> None:
     tls = make_certificates(tmp_path)
     to_trust, ours = ["--tls-ca", str(tls.ca.certificate)], ["--tls-cert", str(tls.client.certificate)]
     with portal.enter(TlsFront(int(server.hosts.rpartition(":")[2]), tls, wants_certificate=True)) as front:

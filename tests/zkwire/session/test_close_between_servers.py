@@ -37,9 +37,7 @@ async def test_a_server_that_comes_back_in_time_ends_the_session_and_no_other_on
 
 @in_virtual_time
 @pytest.mark.parametrize("reaches", [False, True])
-async def test_a_connection_lost_while_closing_is_followed_by_another(
-    reaches: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_connection_lost_while_closing_is_replaced(reaches: bool, caplog: pytest.LogCaptureFixture) -> None:
     """If the server has ended the session before the connection was lost, the next server says so: no error then."""
     async with a_client() as (server, zk):
         states = zk.states()

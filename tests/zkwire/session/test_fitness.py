@@ -64,9 +64,7 @@ def _every_failure_logged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3"])
-async def test_a_client_without_the_certificate_that_the_server_wants_is_told_of_it(
-    tls: Certificates, version: str
-) -> None:
+async def test_a_client_without_the_certificate_that_a_server_wants_is_told(tls: Certificates, version: str) -> None:
     """By TLS 1.3 the server refuses after the handshake, when the client has sent its first request."""
     context = trusting(tls)
     context.minimum_version = context.maximum_version = ssl.TLSVersion[version]

@@ -43,9 +43,7 @@ async def test_after_nonsense_in_place_of_a_handshake_the_next_server_is_tried(
 
 @pytest.mark.limit(20)
 @pytest.mark.parametrize("step", [0, 1])
-async def test_a_sasl_token_that_is_too_large_is_refused_and_not_printed(
-    step: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_sasl_token_that_is_too_large_is_refused_unprinted(step: int, caplog: pytest.LogCaptureFixture) -> None:
     """The next server is tried: this one talks nonsense, which says nothing about the password."""
     size = 64 * 1024 + 1
     challenge = b'nonce="abc",algorithm=md5-sess,realm="'

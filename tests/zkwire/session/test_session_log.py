@@ -61,9 +61,7 @@ def test_a_message_is_repeated_at_growing_intervals_with_a_count() -> None:
 
 
 @in_virtual_time
-async def test_a_server_that_drops_each_connection_is_logged_at_growing_intervals(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_server_that_drops_connections_is_logged_at_growing_intervals(caplog: pytest.LogCaptureFixture) -> None:
     log = SessionLog(1)
     for _ in range(26):  # half a second each
         log.connected("a:1", 1, 4.0, is_read_only=False)

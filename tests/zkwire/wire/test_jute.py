@@ -137,9 +137,7 @@ def _is_coded_by_hand_as_by_the_record(fields: list[Any], values: list[Any], *, 
 
 
 @given(st.lists(st.sampled_from(FIELDS), max_size=6), st.booleans(), st.sampled_from(["make", "decode"]), st.data())
-def test_a_record_of_any_fields_is_coded_as_by_hand(
-    fields: list[Any], frozen: bool, first: str, data: st.DataObject
-) -> None:
+def test_a_record_of_any_fields_is_as_by_hand(fields: list[Any], frozen: bool, first: str, data: st.DataObject) -> None:
     values = [data.draw(values_of(declared)) for declared in fields]
     _is_coded_by_hand_as_by_the_record(fields, values, frozen=frozen, first=first)
 

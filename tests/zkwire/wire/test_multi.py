@@ -66,9 +66,7 @@ def test_an_operation_that_is_not_allowed_in_a_transaction_is_a_decode_error(ope
     ("room", "most", "sizes"),
     [(0, None, [3, 3, 1]), (-1, None, [2, 2, 2, 1]), (0, 3, [3, 3, 1]), (0, 2, [2, 2, 2, 1]), (0, 1, [1] * 7)],
 )
-def test_a_batch_is_filled_to_the_last_byte_and_to_the_last_operation(
-    room: int, most: int | None, sizes: list[int]
-) -> None:
+def test_a_batch_is_filled_to_the_last_byte_and_last_operation(room: int, most: int | None, sizes: list[int]) -> None:
     operations = [r.DeleteRequest(f"/{number}", -1) for number in range(7)]
     three = len(MultiRequest(operations[:3]).encode())
     batches = batched(operations, three + room, most)
