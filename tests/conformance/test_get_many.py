@@ -55,9 +55,7 @@ async def test_paths_are_below_the_chroot(zk: Client, path: str, app: Client) ->
 
 
 @pytest.mark.since("3.6", "multiRead")
-async def test_too_many_reads_for_one_request_go_in_several_requests_and_one_write(
-    proxy: Proxy, zk: Client, path: str
-) -> None:
+async def test_too_many_reads_for_one_request_go_in_several_of_one_write(proxy: Proxy, zk: Client, path: str) -> None:
     await zk.create(path, b"data")
     long = f"{path}/{'x' * 1000}"
     await zk.create(long, b"long")

@@ -93,9 +93,7 @@ async def following(stream: AsyncIterator[Any]) -> Any:
 @pytest.mark.since("3.6", "addWatch")
 @pytest.mark.parametrize("by", ["own", "another's"])
 @pytest.mark.parametrize("kind", KINDS)
-async def test_each_kind_of_stream_gives_its_events_and_no_others(
-    zk: Client, other: Client, path: str, kind: str, by: str
-) -> None:
+async def test_each_kind_of_stream_gives_its_events(zk: Client, other: Client, path: str, kind: str, by: str) -> None:
     async with stream(zk, kind, path) as events:
         for what in CHANGES:
             await change(zk if by == "own" else other, what, path)

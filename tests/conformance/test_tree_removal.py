@@ -111,7 +111,7 @@ async def test_nodes_deleted_and_created_do_not_stop_it(proxy: Proxy, zk: Client
     assert await zk.exists(path) is None
 
 
-async def test_a_new_tree_at_the_path_of_the_deleted_one_is_left_alone(
+async def test_a_new_tree_at_the_path_of_a_deleted_one_stays(
     proxy: Proxy, zk: Client, other: Client, path: str
 ) -> None:
     await zk.create(f"{path}/a", make_parents=True)

@@ -104,9 +104,7 @@ US = os.getpgrp()
         ([], True),  # it is not mounted, so there is no more to be known
     ],
 )
-def test_what_the_kernel_shows_of_a_group(
-    processes: list[tuple[int, str, int]], is_alive: bool, proc: Callable[..., None]
-) -> None:
+def test_the_state_of_a_group(processes: list[tuple[int, str, int]], is_alive: bool, proc: Callable[..., None]) -> None:
     for process in processes:
         proc(*process)
     assert kernel.group_is_alive(US) is is_alive

@@ -79,9 +79,7 @@ async def test_a_parent_that_was_made_a_container_goes_after_its_locks() -> None
 
 
 @pytest.mark.parametrize("is_before", [True, False])
-async def test_a_missing_chroot_is_created_in_spite_of_lost_connections(
-    is_before: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_missing_chroot_is_created_despite_lost_links(is_before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pitfall 20: each of the creates is cut in turn."""
     monkeypatch.setattr("zkwire.session.hosts._FIRST_PAUSE", 0.001)
     for nth in itertools.count(1):

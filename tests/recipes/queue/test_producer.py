@@ -269,9 +269,7 @@ async def take_names(zk: Client, numbers: range) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
-async def test_a_put_leaves_out_names_that_are_taken_until_there_are_too_many(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_put_leaves_out_taken_names_until_too_many(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves out 1, then 2, then 4 numbers, and here no more."""
     monkeypatch.setattr("recipes.queue.producer._MOST_LEFT_OUT", 4)
     async with clients() as (_, (zk, other)):

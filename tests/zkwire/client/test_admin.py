@@ -164,7 +164,7 @@ NOT_STR = [(None, "pw"), ("bob", None), (b"bob", "pw"), ("bob", b"pw"), (5, 5)]
         ("a:b", "pw", ValueError, "must not contain ':'"),
     ],
 )
-def test_a_bad_user_or_password_is_refused_and_not_shown(
+def test_a_bad_user_or_password_is_refused_unseen(
     user: Any, password: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as refused:

@@ -34,7 +34,7 @@ def endless(names: list[bytes]) -> Behaviour:
 @pytest.mark.parametrize(
     "names", some_in_quick([[b"a"], [b"%06d" % number for number in range(1_000)]], 1), ids=["deep", "wide"]
 )
-async def test_a_tree_without_an_end_is_given_up_with_bounded_memory(
+async def test_an_endless_tree_is_given_up_in_bounded_memory(
     names: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MOST_LISTED", MiB)

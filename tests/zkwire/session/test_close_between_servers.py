@@ -8,7 +8,7 @@ import pytest
 import zkwire
 from recipes import Lock
 from tests.support.client import begun, turns
-from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
+from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time, now
 from zkwire import SessionState
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
@@ -52,6 +52,16 @@ async def test_a_connection_lost_while_closing_is_replaced(reaches: bool, caplog
         seen = [CONNECTED, SUSPENDED, CLOSED] if reaches else [CONNECTED, SUSPENDED, CONNECTED, CLOSED]
         assert [state async for state in states] == seen
         assert [record.levelname for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+@in_virtual_time
+async def test_no_server_is_looked_for_to_end_a_session_that_a_server_without_a_quorum_has_granted() -> None:
+    async with a_client() as (server, zk):
+        await server.cut_off(zk)
+        zk._session.key.is_resumable = False
+        start = now()
+        await zk.close()
+        assert now() == start
 
 
 @in_virtual_time
