@@ -107,7 +107,7 @@ async def gets_floor(track: Track) -> float:
 
 
 async def claims(track: Track, tasks: int) -> float:
-    queue = await track.filled(4000)
+    queue = await track.filled(5_000)
 
     async def handle() -> None:
         async with queue.claim(within=0):
@@ -144,9 +144,9 @@ async def divisions(track: Track) -> float:
 LINES: Final[dict[str, Callable[[Track], Awaitable[float]]]] = {
     "put": puts,
     "put, floor": puts_floor,
-    "get, 1 task": lambda track: gets(track, 1, 4000),
-    "get, 8 tasks": lambda track: gets(track, 8, 4000),
-    "get, 32 tasks": lambda track: gets(track, 32, 8000),
+    "get, 1 task": lambda track: gets(track, 1, 5_000),
+    "get, 8 tasks": lambda track: gets(track, 8, 10_000),
+    "get, 32 tasks": lambda track: gets(track, 32, 20_000),
     "get, 1 task, 10,000 deep": lambda track: gets(track, 1, 10_000),
     "get, floor": gets_floor,
     "claim with 10 ms of work, 1 task": lambda track: claims(track, 1),
