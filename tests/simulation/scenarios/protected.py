@@ -9,7 +9,7 @@ from typing import Final, Literal
 import zkwire
 from tests.simulation.loop import Machine
 from tests.simulation.scenario import Scenario
-from tests.simulation.scenarios.settling import is_passing
+from tests.simulation.scenarios.settling import is_passing, synced
 from tests.simulation.schedule import Step
 from tests.simulation.stage import Player, Stage
 from zkwire import Create, Stat
@@ -135,6 +135,7 @@ class ProtectedScenario(Scenario):
         """When all is over, compare what this process was answered with the nodes that exist."""
         await self.settled(player, _PATH)
         nodes = self._nodes()
+        await synced(player, _PATH)  # if the ensemble has ended the session, the client knows it after this
         for data, made in self._made.items():
             if made.machine is player.machine and (not made.is_ephemeral or made.session_id == player.zk.session_id):
                 self._compare(data, made, nodes)
