@@ -202,22 +202,23 @@ EXCLUDING = ("Lock", "MultiLock", "TryLock", "Election", "a term of an election"
 @pytest.mark.parametrize("held", EXCLUDING)
 @in_virtual_time
 async def test_a_client_that_is_closed_ends_its_session_after_the_bodies_of_other_tasks(held: str) -> None:
-    server, inside, names = Server(max_session_timeout=LONG), asyncio.Event(), list[str]()
+    """Also of one that begins meanwhile, because another body has ended, while a third one cleans up for long."""
+    server, ended = Server(max_session_timeout=LONG), list[float]()
+    zk = await connected(server).__aenter__()
 
-    async def service(zk: Client) -> None:
-        async with HELD[held](zk):
-            inside.set()
+    async def service(block: AbstractAsyncContextManager[object], cleaning_up: float) -> None:
+        async with block:
             try:
                 await asyncio.Event().wait()
             finally:
-                await asyncio.sleep(20.0)
-                names.extend(server.names())
+                await asyncio.sleep(cleaning_up)  # of virtual time
+                ended.append(cleaning_up)
+                assert "closeSession" not in server.names()
 
-    zk = await connected(server).__aenter__()
-    running = asyncio.create_task(service(zk))
-    await inside.wait()
+    bodies = (HELD[held](zk), 20.0), (Lock(zk, "/two"), 0.0), (Lock(zk, "/two"), 1.0)
+    running = [asyncio.create_task(service(*each)) for each in bodies]
+    await asyncio.sleep(2.0)  # of virtual time: longer than a Partitioner settles
     await zk.close()
-    assert names
-    assert "closeSession" not in names
-    (error,) = await asyncio.gather(running, return_exceptions=True)
-    assert "being closed" in str(error) or held == "a term of an election"  # its iteration ends
+    assert ended == [0.0, 1.0, 20.0]
+    errors = list(map(str, await asyncio.gather(*running, return_exceptions=True)))
+    assert all("being closed" in each for each in errors[held == "a term of an election" :])  # its iteration ends

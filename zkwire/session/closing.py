@@ -43,10 +43,13 @@ class OnClosing:
 
     def __init__(self) -> None:
         self._callbacks: dict[Callable[[], asyncio.Future[Any] | None], None] = {}
+        self._has_begun = False
 
     def add(self, callback: Callable[[], "asyncio.Future[Any] | None"]) -> None:
-        """Have `callback` called when the client begins to close."""
+        """Have `callback` called when the client begins to close, soon if it has begun."""
         self._callbacks[callback] = None
+        if self._has_begun:
+            asyncio.get_running_loop().call_soon(callback)
 
     def discard(self, callback: Callable[[], "asyncio.Future[Any] | None"]) -> None:
         """Undo `add`; a callback that was never added is ignored."""
@@ -57,6 +60,7 @@ class OnClosing:
 
         Until the end of that wait, verbs are carried out, and what is to end has its locks.
         """
+        self._has_begun = True
         now = asyncio.get_running_loop().time
         until = now() + within
         while within > 0 and (endings := [each for stop in list(self._callbacks) if (each := stop()) is not None]):

@@ -591,7 +591,7 @@ async def test_who_waits_is_told_for_whom_after_two_seconds_and_at_longer_and_lo
             assert capfd.readouterr().err == (told and f"zklock: waiting for the lock /l, held by {told}\n")
         await lease.release()
         hidden = await zk.create("/l/lock-", ephemeral=True, sequential=True, acl=[zkwire.digest_acl("me", "pw")])
-        await asyncio.sleep(33)
+        await asyncio.sleep(33)  # of virtual time
         told = f"a ticket that must not be read: {hidden}"
         assert capfd.readouterr().err == f"zklock: waiting for the lock /l, held by {told}\n"
         telling.cancel()

@@ -127,7 +127,7 @@ async def test_delayed_items_are_found_when_the_numbers_of_the_others_have_begun
         elif how == "deleted":
             await zk.delete(entries)
         await queue.put_many([b"1", b"2"])  # makes `entries` again
-        await asyncio.sleep(31)
+        await asyncio.sleep(31)  # of virtual time
         assert await drain(reader) == [b"1", b"2", b"late"]
 
 
