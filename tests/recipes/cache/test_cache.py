@@ -294,7 +294,6 @@ async def test_an_error_of_where_is_raised_by_entering_by_changes_and_by_the_blo
         ({"where": type("Asking", (), {"__call__": take})()}, TypeError),
         ({"data": b""}, TypeError),
     ],
-    ids=str,
 )
 async def test_bad_arguments_are_refused_at_once(given: dict[str, Any], error: type[Exception]) -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:

@@ -108,7 +108,6 @@ async def open_nothing(*_: object) -> Any:
         ({"auth": [("digest", b"bob:pw", b"")]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
         ({"auth": [("digest",)]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
     ],
-    ids=str,
 )
 def test_an_option_that_no_session_can_have_is_refused_at_once(
     options: dict[str, Any], error: type[Exception], message: str
@@ -134,7 +133,6 @@ def test_an_option_that_no_session_can_have_is_refused_at_once(
         {"auth": [["digest", b"bob:pw"]]},
         {"sasl": zkwire.DigestMD5("bob", "pw")},
     ],
-    ids=str,
 )
 def test_the_least_and_the_largest_value_of_an_option_are_taken(options: dict[str, Any]) -> None:
     with pytest.warns(RuntimeWarning, match="never awaited") as warned:
