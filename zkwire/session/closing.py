@@ -63,10 +63,11 @@ class OnClosing:
         self._has_begun = True
         now = asyncio.get_running_loop().time
         until = now() + within
-        while within > 0 and (endings := [each for stop in list(self._callbacks) if (each := stop()) is not None]):
+        while (left := until - now()) > 0 and (
+            endings := [each for stop in list(self._callbacks) if (each := stop()) is not None]
+        ):
             begin()
-            left = until - now()
-            if left <= 0 or not (await asyncio.wait(endings, timeout=left, return_when=asyncio.FIRST_COMPLETED))[0]:
+            if not (await asyncio.wait(endings, timeout=left, return_when=asyncio.FIRST_COMPLETED))[0]:
                 return
 
 
@@ -161,7 +162,7 @@ async def clean_up(requests: RequestQueue, link: Link, within: float) -> None:
     """
     loop = asyncio.get_running_loop()
     end, pause = loop.time() + within, 0.0
-    while requests.is_cleaning_up and not link.is_lost and loop.time() < end:
+    while requests.is_cleaning_up and not link.is_lost:
         ping = ignored(requests.submit(PingRequest()))
         # When the ping is answered, so is all that was sent before; the deletes have then sent their next requests.
         ends: set[asyncio.Future[Any]] = {ping, link.closed}

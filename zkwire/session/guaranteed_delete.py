@@ -74,7 +74,7 @@ class GuaranteedDeletes:
         self.send(delete, call)
         if self._is_stuck:
             delete._end_wait()
-        elif self._timer is None and delete in self.under_way:
+        elif self._timer is None:
             self._has_progress = False  # whether a delete has ended since the timer was set
             self._timer = self.requests.loop.call_later(_STUCK, self._check_progress)
 

@@ -188,8 +188,7 @@ class Lifetime:
         """
         if self.certainty is None or self._is_over:
             return _NEVER
-        missed = suspended() - self._suspended
-        return self.certainty.until - missed if missed > _A_MOMENT else self.certainty.until
+        return self.certainty.until - self._missed()
 
     def certain_for(self, session_id: int) -> float:
         """Return how many seconds from now the session cannot expire; 0 if `session_id` is another session."""
@@ -227,7 +226,7 @@ class Lifetime:
         """Record the answer to a handshake; see Certainty.begun and Certainty.resumed."""
         if self.certainty is None:
             return
-        sent -= self._count_suspension(now)
+        sent -= self._count_suspension(self.certainty, now)
         if is_new:
             self.certainty.begun(sent, now, timeout, phase)
         else:
@@ -238,16 +237,19 @@ class Lifetime:
     def answered(self, now: float) -> None:
         """Count the time of a suspension, if anything was proven since the last call."""
         if self.certainty is not None and self.certainty.proven != self._seen:
-            self._count_suspension(now)
+            self._count_suspension(self.certainty, now)
             self._seen = self.certainty.proven
 
-    def _count_suspension(self, now: float) -> float:
-        """Return for how many seconds the machine was suspended since the last call, and bring all forward by that."""
+    def _missed(self) -> float:
+        """Return for how many seconds the machine was suspended since `_count_suspension` last found that it was."""
         missed = suspended() - self._suspended
-        if missed <= _A_MOMENT or self.certainty is None:
-            return 0.0
-        self._suspended += missed
-        self.certainty.missed(missed, now, self._seen)
+        return missed if missed > _A_MOMENT else 0.0
+
+    def _count_suspension(self, certainty: Certainty, now: float) -> float:
+        """Return for how many seconds the machine was suspended since the last call, and bring all forward by that."""
+        if missed := self._missed():
+            self._suspended += missed
+            certainty.missed(missed, now, self._seen)
         return missed
 
     def doubt(self) -> None:
@@ -334,9 +336,9 @@ class Keepalive:
             link.connection.send(Call(empty_write()), self._loop.time())
         certainty = link.connection.certainty
         if certainty is not None:
-            if not certainty.is_linked and any(self._needs) and not has_lost_write:
+            if any(self._needs) and not has_lost_write:
                 link.connection.prove(self._loop.time())
-            self._timer = self._loop.call_later(certainty.least * _ROLE_AFTER, self._check)
+            self._timer = self._loop.call_later(certainty.least * _ROLE_AFTER, self._check, link, certainty)
 
     def detach(self) -> None:
         """Let the lost connection go."""
@@ -347,13 +349,9 @@ class Keepalive:
                 task.cancel()
         self._asking = None
 
-    def _check(self) -> None:
+    def _check(self, link: Link, certainty: Certainty) -> None:
         """Lower the upkeep if less is needed; mend a broken chain; find out the server's role if a lock is at rest."""
-        link = self.requests.link
-        if link is None or link.connection.certainty is None:
-            return
-        certainty = link.connection.certainty
-        self._timer = self._loop.call_later(certainty.least * _MEND_EVERY, self._check)
+        self._timer = self._loop.call_later(certainty.least * _MEND_EVERY, self._check, link, certainty)
         self._set_upkeep()
         if certainty.is_broken and any(self._needs):
             # Not all clients at the same time, if all were cut off.
@@ -361,16 +359,16 @@ class Keepalive:
         elif self._needs[0] and self._asking is None:
             at_rest = self._needed_since + certainty.least * _ROLE_AFTER
             if self._loop.time() >= at_rest:
-                self._asking = self.run(self._ask_role(link))
+                self._asking = self.run(self._ask_role(link, certainty))
 
-    async def _ask_role(self, link: Link) -> None:
+    async def _ask_role(self, link: Link, certainty: Certainty) -> None:
         """Have the writes of other clients count if the server is a learner: see Certainty.follows."""
         try:
             if await self._is_at_learner(link):
                 # Answered on this connection, which the server would have closed if it had changed its role before.
                 await self.requests.submit(SyncRequest("/"))
-                if link is self.requests.link and link.connection.certainty is not None:
-                    link.connection.certainty.follows()
+                if link is self.requests.link:
+                    certainty.follows()
         except ZooKeeperError:
             pass  # not known: only the client's own writes count
 
@@ -416,7 +414,7 @@ class Keepalive:
         Requests: none if it is certain; one or two if the session was kept; after the session was cut off for long,
         it takes until the leader has ended another session.
         """
-        if self.lifetime.certainty is not None and self.lifetime.until > self._loop.time() + self.lifetime.enough:
+        if self.lifetime.is_certain(self.lifetime.session_id):
             return
         self.need(later=False)  # the chain must not run out while it is mended
         try:
@@ -432,7 +430,7 @@ class Keepalive:
                     "no lock can be certain in a session that was resumed by its id, unless the least timeout is known"
                     " that it was ever granted: give zkwire.connect the `least_timeout` of the client that had it"
                 )
-            if self.lifetime.until > now + self.lifetime.enough:
+            if self.lifetime.is_certain(self.lifetime.session_id):
                 return
             if link is not None and link.connection.is_read_only:  # it cannot know, however often it is asked
                 raise SyncRequest("/").refusal(NotReadOnlyError.code, self.requests.server)

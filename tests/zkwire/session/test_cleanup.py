@@ -1,17 +1,15 @@
 """The removal of nodes at paths that other clients use too, and the search for nodes whose create lost its answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
 
 import pytest
 
 import zkwire
-from tests.support.client import cancelled, given_up
-from tests.support.everywhere import Scene, scene
-from tests.support.recipes import until, until_state
+from tests.support.client import begun, cancelled, given_up, turns
+from tests.support.everywhere import scene
+from tests.support.recipes import until_state
 from tests.support.virtual_time import Sent, Wire, a_client, cleaned_up, in_virtual_time
-from zkwire import Client, SessionState
+from zkwire import SessionState
 
 
 @pytest.mark.parametrize("is_carried_out", [True, False])
@@ -67,40 +65,27 @@ async def test_a_repeated_removal_comes_ahead_of_the_calls_that_wait() -> None:
 # -- only what is surely ours is removed -----------------------------------------------------------------------------
 
 
-async def transaction(zk: Client) -> None:
-    async with zk.transaction() as tx:
-        tx.create("/a/stays")
-        tx.create("/a/e", ephemeral=True)
-        tx.create("/a/s-", ephemeral=True, sequential=True)
-
-
-async def cancelled_before_the_answer(
-    stage: Scene, call: Coroutine[Any, Any, object], meanwhile: Callable[[], Awaitable[object]]
-) -> None:
-    """Send the request of `call`, hold its answer back, cancel it, do something `meanwhile`, and let the answer out."""
-    with stage.server.hold_replies(session=stage.zk.session_id) as hold:
-        task = asyncio.ensure_future(call)
-        await hold.until_hit()
-        await cancelled(task)
-        await meanwhile()
-    for _ in range(3):
-        await stage.zk.sync("/")
-
-
+@in_virtual_time
 @pytest.mark.parametrize("is_ephemeral", [True, False])
 @pytest.mark.parametrize("with_stat", [True, False])
+@pytest.mark.parametrize("is_answered", [True, False])
 async def test_another_node_in_place_of_that_of_a_cancelled_create_stays_pitfall_72(
-    with_stat: bool, is_ephemeral: bool
+    is_answered: bool, with_stat: bool, is_ephemeral: bool
 ) -> None:
-    async with scene() as stage:
-
-        async def replace() -> None:
-            await stage.other.delete("/a")
-            await stage.other.create("/a", b"of others", ephemeral=is_ephemeral)
-
-        create = stage.zk.create_and_stat if with_stat else stage.zk.create
-        await cancelled_before_the_answer(stage, create("/a", ephemeral=True), replace)
-        assert (await stage.other.get("/a")).data == b"of others"
+    async with a_client() as (server, zk), zkwire.connect("c", open_link=server.open_link) as other:
+        server.is_holding = True
+        creating = await begun((zk.create_and_stat if with_stat else zk.create)("/a", ephemeral=True))
+        replacing = [await begun(other.delete("/a")), await begun(other.create("/a", ephemeral=is_ephemeral))]
+        looking = await begun(zk.exists("/a"))
+        if is_answered:
+            server.release()
+            await turns(1)  # the client knows the zxid of the other node, too
+        await cancelled(creating)
+        server.release()
+        assert await looking is not None
+        await asyncio.gather(*replacing)
+        await cleaned_up(zk)
+        assert await zk.exists("/a") is not None
 
 
 @in_virtual_time
@@ -132,24 +117,25 @@ async def test_the_next_node_of_the_same_client_stays_when_its_create_is_sent_be
         assert ((await zk.get("/a")).data, zk._session.requests.cleanup.deletes.creates) == (b"next", {})
 
 
-@pytest.mark.parametrize("how", ["answered", "lost"])
-async def test_the_ephemeral_nodes_of_a_cancelled_transaction_are_removed(how: str) -> None:
+@in_virtual_time
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_the_ephemeral_nodes_of_a_cancelled_transaction_are_removed(is_answered: bool) -> None:
     """The persistent one stays."""
-    async with scene() as stage:
-        await stage.other.create("/a")
-        kept = await stage.zk.create("/a/s-", ephemeral=True, sequential=True)
-        call = transaction(stage.zk)
-        if how == "answered":
-            await cancelled_before_the_answer(stage, call, stage.other.ping)
-        else:
-            with stage.server.drop_after("multi", session=stage.zk.session_id) as lost:
-                await given_up(call, 2)
-                await lost.until_hit()
-
-        async def is_clean() -> bool:
-            return sorted(await stage.other.get_children("/a")) == sorted([kept.removeprefix("/a/"), "stays"])
-
-        await until(is_clean)
+    async with a_client() as (server, zk):
+        await zk.create("/a")
+        kept = await zk.create("/a/s-", ephemeral=True, sequential=True)
+        transaction = zk.transaction()
+        transaction.create("/a/stays")
+        transaction.create("/a/e", ephemeral=True)
+        transaction.create("/a/s-", ephemeral=True, sequential=True)
+        server.is_holding = True
+        await given_up(transaction.commit(), 2)
+        if not is_answered:
+            server.drop()
+        server.release()
+        await zk.ping()
+        await cleaned_up(zk)
+        assert sorted(await zk.get_children("/a")) == sorted([kept.removeprefix("/a/"), "stays"])
 
 
 @in_virtual_time
@@ -160,7 +146,8 @@ async def test_a_search_goes_on_over_several_lost_connections_pitfall_10() -> No
         def strike(wire: Wire, sent: Sent) -> None:
             if sent.name in ("create", "sync", "getChildren", "exists", "delete") and sent.name not in lost:
                 lost.append(sent.name)
-                task.cancel()
+                for each in (task, *zk._session.requests.cleanup.search_tasks):  # as if all tasks were cancelled
+                    each.cancel()
                 server.loop.call_soon(wire.lose, None)  # when it is carried out, and before the answer is read
 
         server.strike = strike

@@ -5,22 +5,21 @@ The witness itself is tested in test_witness.py.
 
 import asyncio
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 import zkwire
-from tests.support.client import InOrder, turns
+from tests.support.client import InOrder, begun, turns
+from tests.support.recipes import outcome
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, now, tasks
-from zkwire import Client
-from zkwire.errors import ConnectionLostError
+from tests.zkwire.session.test_cleanup_at_each_moment import throttled
+from zkwire import Client, SessionState
 from zkwire.session import probe
 from zkwire.session.hosts import CONFIG, Address
+from zkwire.testing.memory.watch_manager import SEE_DATA
 from zkwire.wire import connection, stepwise
 from zkwire.wire.certainty import Certainty, Upkeep
-
-TIMEOUT = 16.0
-PAUSE = 1.0  # seconds between two requests, when three in a row were not enough
-LOST = ConnectionLostError("lost", maybe_applied=False)
 
 
 class InPhase(InOrder):
@@ -66,9 +65,11 @@ async def test_the_upkeep_depends_on_the_locks_that_are_held_or_waited_for(locks
         await zk.ping()
         assert upkeep() is Upkeep.CERTAIN
         zk.release_certainty()
+        zk.need_certainty(later=True)
         assert upkeep() is Upkeep.CERTAIN  # another lock often follows at once
         await asyncio.sleep(5.1)  # half the timeout
         assert upkeep() is Upkeep.READY
+        zk.release_certainty(later=True)
         zk.release_certainty(later=True)
         await asyncio.sleep(5.1)
         assert upkeep() is at_rest
@@ -130,6 +131,18 @@ async def test_an_idle_client_keeps_its_connection_and_its_chain_whatever_its_ph
 
 
 @in_virtual_time
+async def test_a_server_without_a_quorum_gets_no_write_in_place_of_a_lost_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_client(read_only=True) as (server, zk):
+        server.is_holding = True
+        writing = await begun(zk.set("/", b""))
+        server.drop_held()
+        monkeypatch.setattr(Wire, "send", lambda wire, data, send=Wire.send: send(wire, data[:-1] + b"\1"))
+        assert isinstance(await outcome(writing), zkwire.ConnectionLostError)
+        await turns(20)
+        assert (zk.state, server.names()) == (SessionState.READ_ONLY, ["setData", "connect"])
+
+
+@in_virtual_time
 @pytest.mark.parametrize("need", ["nothing", "later", "now"])
 async def test_a_new_connection_proves_first_that_its_server_belongs_to_a_quorum_if_a_lock_needs_it(need: str) -> None:
     async with a_client(locks=False) as (server, zk):
@@ -155,10 +168,15 @@ async def test_a_session_that_is_certain_for_more_than_a_tenth_of_its_timeout_ne
         server.strike = lambda wire, sent: zkwire.NoAuthError.code
         with pytest.raises(zkwire.NoAuthError):
             await zk.certify()
-        server.strike = lambda wire, sent: None
-        await zk.certify()
+        server.names()
+        server.strike = throttled("sync", "multi")
+        certifying = await begun(zk.certify(), 50)
+        assert len(server.names()) == 3  # at once, and then one after each pause
+        server.strike = throttled()
+        await certifying
         assert set(server.names()) == {"sync", "multi"}
         assert zk.is_certain(zk.session_id)
+        await server.until("ping")  # no lock needs a proof any more
 
 
 @in_virtual_time
@@ -171,7 +189,7 @@ async def test_a_resumed_session_becomes_certain_if_its_least_timeout_is_known(i
         server.latency = lambda: 0.001
         options: dict[str, Any] = {"least_timeout": least} if is_known else {}
         async with zkwire.connect(
-            "a", session_id=key[0], session_password=key[1], open_link=server.open_link, **options
+            "a", session_id=key[0], session_password=key[1], open_link=server.open_link, rng=InOrder(1), **options
         ) as zk:
             await zk.ping()
             assert zk.least_timeout == options.get("least_timeout")
@@ -185,6 +203,7 @@ async def test_a_resumed_session_becomes_certain_if_its_least_timeout_is_known(i
                 with pytest.raises(ValueError, match="the `least_timeout` of the client that had it"):
                     await zk.certify()
                 assert (server.names("ping"), zk.certain_until) == (["connect"], float("-inf"))
+                assert not zk.is_certain(key[0])
 
 
 # -- a broken chain ---------------------------------------------------------------------------------------------------
@@ -239,6 +258,9 @@ async def test_certify_mends_a_broken_chain_at_once(locks: bool) -> None:
         assert names[:4] == MENDED
         assert names.count("create") == 1  # one witness for both
         assert now() - at < 10.0
+        await cut_off(server, zk)
+        await asyncio.sleep(8.0)
+        assert "create" not in server.names()  # no lock needs it any more
 
 
 @in_virtual_time
@@ -288,43 +310,38 @@ ELSEWHERE = b"server.1=c:2888:3888:participant;0.0.0.0:2181\nversion=0"  # as se
 PEER = Address("10.0.0.1", 2181)
 
 
-def has_peer(wire: Any) -> None:
+def has_peer(wire: Any, peer: Address | None = PEER) -> None:
     """Give a connection the address that a socket is connected to."""
-    wire._link.peer = PEER
+    wire._link.peer = peer
 
 
 @in_virtual_time
 @pytest.mark.parametrize(
-    ("config", "is_learner"),
-    [(LISTED, True), (LISTED, False), (ELSEWHERE, True), (LISTED + bytes(2**16), True)],
-    ids=["a learner", "the leader", "a balancer", "no list of servers"],
+    ("config", "is_learner", "peer"),
+    [(LISTED, True, PEER), (LISTED, False, PEER), (ELSEWHERE, True, PEER), (b"", True, PEER), (LISTED, True, None)],
+    ids=["a learner", "the leader", "a balancer", "no list of servers", "no address"],
 )
 async def test_the_writes_of_others_count_if_the_server_is_listed_and_a_learner(
-    config: bytes, is_learner: bool, monkeypatch: pytest.MonkeyPatch
+    config: bytes, is_learner: bool, peer: Address | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Address] = []
-
-    async def ask(open_link: object, address: Address, limit: float) -> bool:
-        asked.append(address)
-        return is_learner
-
+    ask = AsyncMock(return_value=is_learner)
     monkeypatch.setattr(probe, "is_learner", ask)
     async with a_client() as (server, zk), zkwire.connect("c", locks=False, open_link=server.open_link) as other:
         await zk.ping()
         server.machine.tree.nodes[CONFIG].data = config
-        has_peer(server.wires[0])
+        has_peer(server.wires[0], peer)
         zk.need_certainty()
-        await server.until("getData")
-        for _ in range(10):
+        for _ in range(15):
             await asyncio.sleep(1.0)
             await other.set("/", b"")
-        server.names()
+        assert ("getData" in server.names()) == (peer is PEER)
+        assert list(server.machine.watches.seeing(SEE_DATA)) == []
         for _ in range(40):
             await asyncio.sleep(1.0)
             await other.set("/", b"")
         own = set(server.names("setData", "ping"))
-        assert asked == [PEER] * (config is LISTED)
-        assert own == ({"sync"} if asked and is_learner else {"sync", "multi"})
+        assert [call.args[1] for call in ask.await_args_list] == [PEER] * (config is LISTED and peer is PEER)
+        assert own == ({"sync"} if ask.called and is_learner else {"sync", "multi"})
         assert zk.certain_for(zk.session_id) > 3.99
 
 

@@ -1,6 +1,7 @@
 """Callbacks for the end of certainty and for the end of the session; what an answer does to certainty."""
 
 import asyncio
+import time
 from collections.abc import Callable
 
 import pytest
@@ -148,3 +149,12 @@ async def test_what_was_asked_before_the_machine_was_suspended_proves_nothing(mo
         assert zk.certain_for(zk.session_id) == 0
         await zk.certify()
         assert 0 < zk.certain_for(zk.session_id) <= zk.session_timeout
+
+
+def test_the_clock_that_stands_still_is_taken_from_the_one_that_runs_if_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keepalive, "_BOOT_CLOCK", 7)
+    monkeypatch.setattr(time, "clock_gettime", {7: 5000.0}.__getitem__)
+    monkeypatch.setattr(time, "monotonic", lambda: 1400.0)
+    assert keepalive.suspended() == 3600.0
+    monkeypatch.setattr(keepalive, "_BOOT_CLOCK", None)
+    assert keepalive.suspended() == 0

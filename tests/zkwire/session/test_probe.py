@@ -104,6 +104,8 @@ async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() 
     assert not await find_writable(refuse, hosts, Address("zk", 0), 2.0, lost)
     assert [port for port, _ in asked] == [1, 2] * 7
     rounds = [0.0, *(at for port, at in asked if port == 1)]
+    with pytest.raises(TypeError):  # a mistake in the user's `open_link`
+        await find_writable(print, hosts, Address("zk", 0), 2.0, asyncio.get_running_loop().create_future())  # type: ignore[arg-type]
     for longest, (former, at) in zip([0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0], pairwise(rounds), strict=True):
         assert longest / 2 <= at - former <= longest
 

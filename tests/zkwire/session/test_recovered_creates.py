@@ -26,15 +26,6 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "TTL": {"protected": True, "ttl": 60.0},
     "TTL sequential": {"protected": True, "ttl": 60.0, "sequential": True},
 }
-CREATES: Final = ("create", "create2", "createContainer", "createTTL")
-
-
-def nothing(wire: Wire, sent: Sent) -> None:
-    return None
-
-
-def not_created(wire: Wire, sent: Sent) -> bool | None:
-    return False if sent.name in CREATES else None
 
 
 async def lose(server: Server, *calls: Any, carried_out: bool = True) -> list[asyncio.Task[Any]]:
@@ -42,11 +33,11 @@ async def lose(server: Server, *calls: Any, carried_out: bool = True) -> list[as
     if carried_out:
         server.is_holding = True
     else:
-        server.strike = not_created
+        server.strike = lambda wire, sent: False if sent.name.startswith("create") else None
     tasks = [asyncio.ensure_future(call) for call in calls]
     await turns()
     server.drop_held()
-    server.strike = nothing
+    server.strike = throttled()
     return tasks
 
 
@@ -117,11 +108,12 @@ async def test_the_end_of_the_session_ends_the_wait(kind: str) -> None:
         await server.until("sync")
         server.machine.expire(zk.session_id)
         server.drop()
-        server.strike = nothing
+        server.strike = throttled()
         with pytest.raises(SessionExpiredError):
             await task
-        server.names()
         await zk.ping()
+        await cleaned_up(zk)
+        assert "delete" not in server.names()
         (task,) = await lose(server, zk.create("/n", recover=True, **KINDS[kind]))
         server.strike = throttled("sync")
         await server.until("sync")
@@ -153,7 +145,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
             server.strike = throttled("sync")
             await server.until("sync")
             await cancelled(task)
-            server.strike = nothing
+            server.strike = throttled()
         elif moment == "expired":
             await cancelled(task)
             server.machine.expire(zk.session_id)
@@ -161,7 +153,7 @@ async def test_a_caller_that_is_cancelled_leaves_no_node(kind: str, moment: str)
             await server.until("delete")
             server.machine.expire(zk.session_id)
             server.drop()
-            server.strike = nothing
+            server.strike = throttled()
         elif moment == "found":
             # In the step in which the future of the create is settled: the task has not continued yet.
             recovered = zk._session.requests.recovered
@@ -214,7 +206,7 @@ async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_th
         await turns()
         tasks[1].cancel()
         server.drop()
-        server.is_holding, server.strike = False, nothing
+        server.is_holding, server.strike = False, throttled()
         made: list[Any] = [await outcome(tasks[number]) for number in (0, 2, 3)]
         if refused < 4:
             assert all(isinstance(error, ConnectionLostError) and error.maybe_applied for error in made)
@@ -224,14 +216,17 @@ async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_th
         assert len(await zk.get_children("/")) == 4
 
 
+@pytest.mark.parametrize("ephemeral", [True, False])
 @in_virtual_time
-async def test_an_ephemeral_node_of_which_create_is_unknown_is_removed_before_they_are_repeated() -> None:
+async def test_a_node_of_which_create_is_unknown_is_removed_before_they_are_repeated_if_it_is_ephemeral(
+    ephemeral: bool,
+) -> None:
     async with a_client() as (server, zk):
-        tasks = await lose(server, *(zk.create("/n", ephemeral=True, recover=True) for _ in range(2)))
+        tasks = await lose(server, *(zk.create(f"/{UNIQUE}", ephemeral=ephemeral, recover=True) for _ in range(2)))
         tasks[0].cancel()
-        with pytest.raises(ConnectionLostError, match="it was not carried out"):
+        with pytest.raises(ConnectionLostError, match="it was not carried out" if ephemeral else "not all carried out"):
             await tasks[1]
-        assert await zk.create("/n") == "/n"
+        assert (await zk.exists(f"/{UNIQUE}") is None) == ephemeral
 
 
 @in_virtual_time
@@ -256,7 +251,7 @@ async def test_of_creates_of_one_path_the_first_one_that_was_sent_gets_the_node(
         server.strike = throttled("sync")
         await server.until("sync")
         (second,) = await lose(server, zk.create("/n", b"2", ephemeral=True, recover=True))
-        server.strike = nothing
+        server.strike = throttled()
         assert await first == "/n"
         with pytest.raises(ConnectionLostError, match="not carried out"):
             await second
@@ -271,7 +266,7 @@ async def test_a_create_that_is_lost_while_the_list_of_another_one_is_asked_gets
         server.strike = throttled("exists")
         await server.until("exists")
         (second,) = await lose(server, zk.create("/n-", ephemeral=True, sequential=True, recover=True))
-        server.strike = nothing
+        server.strike = throttled()
         assert [await first, await second] == ["/n-0000000000", "/n-0000000001"]
 
 
@@ -291,7 +286,7 @@ async def test_twins_of_the_name_are_not_taken_for_the_node_pitfall_89(kind: str
             await task
         if "sequential" not in kind:
             return
-        server.strike = nothing
+        server.strike = throttled()
         server.is_holding = True
         task = await begun(zk.create(path, b"own", **options))
         twin = await begun(other.create(path, b"twin", ephemeral=True, sequential=True))
@@ -321,7 +316,7 @@ async def test_a_twin_that_may_not_be_read_is_left_alone_if_the_node_is_found() 
         (task,) = await lose(server, zk.create(f"/{UNIQUE}-", ephemeral=True, sequential=True, recover=True))
         server.strike = lambda wire, sent: NoAuthError.code if (sent.name, sent.path) == ("exists", twin) else None
         assert await task == f"/{UNIQUE}-0000000001"
-        server.strike = nothing
+        server.strike = throttled()
         assert await zk.exists(twin) is not None
 
 

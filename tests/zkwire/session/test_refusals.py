@@ -13,9 +13,6 @@ from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionState
 from zkwire.session import attempt
 
-SESSION_EXPIRED = -112
-
-
 # -- refusals -----------------------------------------------------------------------------------------------------
 
 
@@ -26,7 +23,7 @@ async def test_the_answer_that_the_session_has_expired_ends_certainty() -> None:
         seen: list[float] = []
         zk.on_uncertain.add(lambda: seen.append(zk.certain_for(zk.session_id)))
         session_id = zk.session_id
-        server.strike = lambda wire, sent: SESSION_EXPIRED if sent.name == "setData" else None
+        server.strike = lambda wire, sent: -112 if sent.name == "setData" else None
         with pytest.raises(zkwire.ConnectionLostError):
             await zk.set("/a", b"")
         await turns()

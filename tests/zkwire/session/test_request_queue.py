@@ -10,6 +10,7 @@ import pytest
 import zkwire
 from tests.support.client import begun, cancelled, given_up, turns
 from tests.support.observer import Records
+from tests.support.recipes import outcome
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
 from zkwire import SessionState, WatchEventType, WatchSet
 from zkwire.session.request_queue import RequestQueue, RequestTooLargeError
@@ -19,12 +20,6 @@ from zkwire.wire.requests import CreateRequest, ExistsRequest
 
 def started(call: Any) -> "asyncio.Task[Any]":
     return asyncio.ensure_future(call)
-
-
-async def outcomes(*tasks: "asyncio.Task[Any]") -> list[Any]:
-    """Return the class of the error of each task, and the result of those without one."""
-    ended = await asyncio.gather(*tasks, return_exceptions=True)
-    return [type(each) if isinstance(each, BaseException) else each for each in ended]
 
 
 async def _no_other_watch_is_left(server: Server, zk: zkwire.Client) -> None:
@@ -435,7 +430,7 @@ async def test_the_end_of_a_session_fails_all_that_waits_and_the_observer_hears_
         server.drop()
         await turns()
         server.go_on()
-        lost, *ended = await outcomes(*calls)
+        lost, *ended = [type(await outcome(call)) for call in calls]
         assert lost is zkwire.ConnectionLostError
         assert ended == [zkwire.SessionExpiredError] * 2
         with pytest.raises(zkwire.SessionExpiredError):

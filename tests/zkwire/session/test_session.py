@@ -108,7 +108,6 @@ async def test_a_server_that_was_taken_from_the_list_while_it_was_connected_to_i
     async with a_client() as (server, zk):
         server.is_silent = True
         server.drop()
-        await server.until("connect", 0)
         await turns()
         zk.set_hosts("c,d")
         server.go_on()

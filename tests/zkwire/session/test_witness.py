@@ -44,7 +44,7 @@ async def test_a_witness_makes_a_short_session_known_to_the_leader_and_is_silent
     server = Hellos()
     await witness(server).run()
     made, refused = server.hellos
-    assert (made.session_id, made.timeout) == (0, 1)
+    assert (made.session_id, made.timeout, made.read_only, refused.read_only) == (0, 1, False, False)
     assert refused.session_id != 0
     (path,) = (sent.path for sent in server.requests if sent.name == "create")
     assert path == f"/zkwire-{refused.session_id:#x}/witness"  # the parent does not exist
