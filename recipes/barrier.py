@@ -1,7 +1,6 @@
 """A barrier that holds tasks back until it is removed."""
 
 import contextlib
-import logging
 from collections.abc import Sequence
 
 import zkwire
@@ -10,10 +9,7 @@ from recipes.common.own_acl import own_acl, was_refused
 from recipes.common.parent_acl import warn_if_wider
 from recipes.common.retrying import until_answered
 from recipes.common.waiting import Bound, bounded
-from recipes.common.warn_once import WarnOnce
 from zkwire import ACL, OPEN_ACL, Client, validate_path
-
-_log = logging.getLogger(__name__)
 
 
 class Barrier:
@@ -36,7 +32,6 @@ class Barrier:
         self._zk = checked_client(zk)
         self.path: str = validate_path(path)
         self._acl = acl
-        self._warnings = WarnOnce(_log, "a barrier")
 
     async def create(self) -> None:
         """Create the barrier, or return if it exists already.
@@ -77,9 +72,8 @@ class Barrier:
     async def remove(self) -> None:
         """Remove the barrier, so that all waiting tasks go on; return if there is no barrier.
 
-        Nodes that other clients have created below it are removed with it, and a warning is logged.
-
         Raises:
+            NotEmptyError: if the node has others below it, so that it is hardly a barrier: nothing is removed.
             SessionExpiredError: if the client does not renew its session.
 
         Cancellation:
@@ -92,12 +86,11 @@ class Barrier:
 
     async def _remove(self) -> None:
         with contextlib.suppress(zkwire.NoNodeError):
-            while True:
-                try:
-                    return await self._zk.delete(self.path)
-                except zkwire.NotEmptyError:
-                    self._warnings.warn(self.path, "has nodes below it, which are removed with it")
-                    await self._zk.delete_tree(self.path)
+            try:
+                await self._zk.delete(self.path)
+            except zkwire.NotEmptyError as error:
+                error.hint = "a barrier has no nodes below it: delete them, or use another path"
+                raise
 
     async def wait(self, *, within: float | None = None) -> None:
         """Return when the barrier is removed, at once if there is none.

@@ -270,9 +270,9 @@ class Partitioner(BackgroundBlock, Generic[P]):
     async def _begin(self) -> Coroutine[Any, Any, None]:
         self._given = frozenset()
         self._over = asyncio.get_running_loop().create_future()
-        self._zk.on_closing.add(self._client_closes)
         weight = b"" if self._weight == 1 else b", weight %d" % self._weight
         self._member = await self._group.join(self.name, self._fingerprint + weight, within=self._within)
+        self._zk.on_closing.add(self._client_closes)
         return self._divide()
 
     async def _end(self) -> None:

@@ -147,11 +147,12 @@ class Semaphore(_Permits):
     ) -> None:
         if permits is not None:
             checked_permits(permits)
-        self._permits = permits  # the number that was given; after the first agreement, the number last read
-        self._has_agreed = False
+        self._given = permits  # None after a resize, too: then every number is followed
+        self._permits = permits  # after the first agreement, the number last read
+        self._agreed_with: int | None = None  # the czxid of the node
         self._acl = OPEN_ACL if acl is None else acl
 
-        def line(prefix: str, slots: Callable[[bytes], int]) -> Line:
+        def line(prefix: str, slots: Callable[[Node], int]) -> Line:
             return Line(
                 zk,
                 validate_path(path),
@@ -207,13 +208,13 @@ class Semaphore(_Permits):
 
     def _at_once(self, permits: int) -> _Permits:
         self._check_usable()
-        if not self._has_agreed and permits > (self._permits or permits):
+        if self._agreed_with is None and permits > (self._given or permits):
             raise PermitsError(self.path, self._permits, None, permits)
 
-        def slots(data: bytes) -> int:
-            stored = self._agreed_permits(data)
+        def slots(node: Node) -> int:
+            stored = self._agreed_permits(node)
             if stored < permits:
-                raise PermitsError(self.path, self._permits, data, permits)
+                raise PermitsError(self.path, self._permits, node.data, permits)
             return stored - permits + 1  # fewer blockers may hold beside it than beside a ticket for one
 
         return _Permits(self._zk, self._line_of(f"permits-{permits}-{PREFIX}", slots), self._store_permits, permits)
@@ -261,7 +262,7 @@ class Semaphore(_Permits):
             transaction = self._zk.transaction()
             if isinstance(node, Node):
                 if node.data and not (has_tried and node.data == wanted):
-                    self._agreed_permits(node.data)
+                    self._agreed_permits(node)
                 transaction.set(self.path, wanted, node.stat.version)
             else:
                 await self._zk.ensure_path(self.path.rpartition("/")[0] or "/", acl=self._acl)
@@ -278,27 +279,27 @@ class Semaphore(_Permits):
             # Refused like this, if another client has changed the node: read it again.
             with suppress(zkwire.BadVersionError, zkwire.NodeExistsError, zkwire.NoNodeError):
                 await until_answered(self._zk, store, repeats=True)
-                self._permits, self._has_agreed = permits, True
+                self._permits, self._given = permits, None
                 return
 
     async def _look(self) -> list[Contender]:
         """Return the contenders; after a resize to fewer permits, a holder beyond the new number counts as waiting."""
         return await look(self._zk, self.path, lambda data: parse_permits(data) or self._permits or 0)
 
-    def _agreed_permits(self, data: bytes) -> int:
-        """Return the number of permits that the node's `data` contains, once it agrees with the number given.
+    def _agreed_permits(self, node: Node) -> int:
+        """Return the number of permits that the `node` contains, once it agrees with the number given.
 
         Raises:
             PermitsError: if it does not agree, or is not a number.
             _NoNumberError: if we have to write the number.
         """
-        if not data:
-            raise PermitsError(self.path, None, data) if self._permits is None else _NoNumberError
-        stored = parse_permits(data)
-        # After the first agreement another number comes from a resize, which every object follows.
-        if stored is None or (self._permits not in (None, stored) and not self._has_agreed):
-            raise PermitsError(self.path, self._permits, data)
-        self._permits, self._has_agreed = stored, True
+        if not node.data:
+            raise PermitsError(self.path, None, node.data) if self._permits is None else _NoNumberError
+        stored = parse_permits(node.data)
+        # After the first agreement another number of this node comes from a resize, which every object follows.
+        if stored is None or (self._given not in (None, stored) and node.stat.czxid != self._agreed_with):
+            raise PermitsError(self.path, self._given, node.data)
+        self._permits, self._agreed_with = stored, node.stat.czxid
         return stored
 
     def _initial_data(self) -> bytes:
@@ -309,7 +310,7 @@ class Semaphore(_Permits):
         """
         if self._permits is None:
             raise PermitsError(self.path, None, None)
-        return b"%d" % self._permits
+        return b"%d" % (self._given or self._permits)
 
     async def _store_permits(self) -> None:
         """Write our number into the node, which another client has created without one; the caller reads it again."""

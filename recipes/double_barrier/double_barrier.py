@@ -220,8 +220,7 @@ class DoubleBarrier:
             await self._check_count(names)
             with WatchSet() as watches:
                 if READY not in names:
-                    members = await self._next_round(names)
-                    if members is not None:
+                    if (members := await self._next_round(names)) is not None:
                         if await self._begin_round(members) and self._own in members:
                             return members
                     elif not await self._wait_for_ready(watches, bound):
@@ -294,7 +293,8 @@ class DoubleBarrier:
 
     def _present(self, entered: Round, names: list[str]) -> list[str]:
         """Return the members of a round whose nodes are among the listed `names`."""
-        return [name for name in entered if name in names and name not in self._no_members]
+        there = set(names) - self._no_members
+        return [name for name in entered if name in there]
 
     async def _wait_for_ready(self, watches: WatchSet, bound: Bound) -> bool:
         """Wait until a round begins; return False when our own node is gone."""
@@ -309,13 +309,16 @@ class DoubleBarrier:
     async def _begin_round(self, members: Round) -> bool:
         """Create `ready`, unless a member has left or another one has created it; return whether this one has.
 
-        The transaction also increments the version of the barrier's node, for `_end_round`.
+        The transaction also increments the version of the barrier's node, for `_end_round`, and keeps its data.
         """
+        node = result((await read(self._zk, GetData(self.path)))[0])
+        if node is None:
+            return False
         transaction = self._zk.transaction()
         for name in members:
             transaction.check(join_path(self.path, name))
         transaction.create(self._ready, "\n".join(members).encode(), acl=self._fixed_acl)
-        transaction.set(self.path, str(self.count).encode())
+        transaction.set(self.path, node.data, node.stat.version)
         return await self._commit(transaction)
 
     async def _commit(self, transaction: zkwire.Transaction) -> bool:
@@ -324,7 +327,7 @@ class DoubleBarrier:
             await transaction.commit()
         except zkwire.TransactionError as error:
             if isinstance(error.cause, zkwire.NotEmptyError):
-                await self._clear_ready()
+                await self._clear_ready(error.cause)
             elif isinstance(error.cause, zkwire.NoNodeError | zkwire.NodeExistsError | zkwire.BadVersionError):
                 await self._zk.sync(self.path)  # our server may lag behind the leader, which has refused this
             else:
@@ -380,8 +383,12 @@ class DoubleBarrier:
         transaction.delete(self._ready)
         await self._commit(transaction)
 
-    async def _clear_ready(self) -> None:
-        """Delete the nodes that another client has put below `ready`, and that keep it from being deleted."""
+    async def _clear_ready(self, refused: zkwire.NotEmptyError) -> None:
+        """Delete the nodes that another client has put below `ready`; raise `refused` if it is no round."""
+        found = members_in((await read(self._zk, GetData(self._ready)))[0])
+        if found is not None and not is_round(found):
+            refused.hint = "it is not the work of a DoubleBarrier: delete it, or use another path"
+            raise refused
         self._warnings.warn(self._ready, "has nodes below it, which are deleted")
         with contextlib.suppress(zkwire.NoNodeError):
             for name in await self._zk.get_children(self._ready):

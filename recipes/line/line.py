@@ -148,7 +148,7 @@ class Line:
         if not isinstance(rules.slots, int):
             if not isinstance(slots[0], Node):
                 return True  # there is no line, or the ticket gets the refusal
-            position.slots_read(rules.slots(slots[0].data))
+            position.slots_read(rules.slots(slots[0]))
         await rules.leave_out(self._zk, position)
         diagnose_before(self.path, position)
         return position.is_free

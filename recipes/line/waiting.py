@@ -45,7 +45,7 @@ class Rules(NamedTuple):
 
     known: KnownLine
     blocks: Callable[[str], bool] = every_contender
-    slots: int | Callable[[bytes], int] = 1
+    slots: int | Callable[[Node], int] = 1
     ahead: int = 1
     ignores_shared: bool = False
     looks_first: bool = False
@@ -399,7 +399,7 @@ class WaitingTicket:
         elif isinstance(node, BaseException):
             raise node
         elif not isinstance(self._rules.slots, int):
-            self._position.slots_read(self._rules.slots(node.data), is_watched=is_watched)
+            self._position.slots_read(self._rules.slots(node), is_watched=is_watched)
 
     def _take_blocker(self, name: str, node: Node) -> None:
         """Take in the data of a blocker: a promise, or that it lets readers in.  It blocks only if it is a ticket."""

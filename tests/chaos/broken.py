@@ -9,6 +9,7 @@ from typing import Final
 import zkwire
 from recipes import Semaphore, read_write_lock
 from recipes.line.position import Position
+from zkwire import Node
 
 
 def certainty_never_ends() -> None:
@@ -38,8 +39,8 @@ def one_permit_too_many() -> None:
     """A semaphore counts one permit more than its node says."""
     agreed = Semaphore._agreed_permits
 
-    def one_more(self: Semaphore, data: bytes) -> int:
-        permits = agreed(self, data)
+    def one_more(self: Semaphore, node: Node) -> int:
+        permits = agreed(self, node)
         return permits + 1
 
     _replace(Semaphore, "_agreed_permits", one_more)

@@ -186,7 +186,7 @@ class Line:
 
     def _rules(self, place: int, known: KnownLine) -> Rules:
         own = self._more.get(place, 0)
-        slots = (lambda data: int(data) - own) if self.setup.sizes or self._more else self.setup.slots
+        slots = (lambda node: int(node.data) - own) if self.setup.sizes or self._more else self.setup.slots
         if self.setup.kinds[place] == READ:
             return Rules(known, blocks=is_writer, ahead=0, ignores_shared=True)
         return Rules(known, blocks=every_contender, slots=slots)

@@ -73,19 +73,14 @@ async def test_a_barrier_that_is_removed_while_it_is_created_is_there_afterwards
 # -- other clients' nodes ---------------------------------------------------------------------------------------------
 
 
-async def test_a_barrier_is_removed_with_the_nodes_that_other_clients_have_put_below_it_and_that_is_reported_once(
-    each_server: Server, path: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_node_that_has_others_below_it_is_no_barrier_and_is_not_removed(each_server: Server, path: str) -> None:
     async with two_clients(each_server) as (zk, stranger):
-        barrier = Barrier(zk, path, acl=zkwire.OPEN_ACL)
-        for _ in range(2):
-            await barrier.create()
-            await stranger.create(f"{path}/a/b", make_parents=True)
+        await stranger.create(f"{path}/a/b", make_parents=True)
+        barrier = Barrier(zk, path)
+        await barrier.create()
+        with pytest.raises(zkwire.NotEmptyError, match="a barrier has no nodes below it"):
             await barrier.remove()
-            await barrier.wait(within=0)
-    assert [(record.name, record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("recipes.barrier", "WARNING", f"a barrier: {path} has nodes below it, which are removed with it")
-    ]
+        assert await stranger.exists(f"{path}/a/b")
 
 
 async def test_an_ephemeral_node_is_no_barrier(each_server: Server, path: str) -> None:

@@ -138,9 +138,8 @@ async def barrier_node(us: Client, stranger: Stranger, path: str) -> object:
     await barrier.create()
     await stranger.uses(path)
     waiting = await outcome(asyncio.create_task(barrier.wait(within=0)))
-    await barrier.remove()
-    await barrier.wait(within=0)
-    return type(waiting)
+    removed = await outcome(asyncio.create_task(barrier.remove()))
+    return type(removed if stranger.perm is CREATE else waiting)
 
 
 async def barrier_parent(us: Client, stranger: Stranger, path: str) -> object:
@@ -301,7 +300,7 @@ CELLS: Final[dict[Play, dict[Perms, object]]] = {
         DELETE: (type(None), [b"a", b"b"]),
     },
     queue_node: {perm: [b"a", b"b", b"c"] for perm in (READ, WRITE, CREATE, DELETE)},
-    barrier_node: dict.fromkeys((READ, WRITE, CREATE, DELETE), TimeoutError),
+    barrier_node: {**dict.fromkeys((READ, WRITE, DELETE), TimeoutError), CREATE: zkwire.NotEmptyError},
     barrier_parent: {READ: TimeoutError, WRITE: TimeoutError, CREATE: TimeoutError, DELETE: type(None)},
     double_barrier_node: {
         READ: None,

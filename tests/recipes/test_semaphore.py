@@ -121,7 +121,7 @@ async def test_more_permits_than_there_are_are_an_error_and_not_a_wait() -> None
 
 async def test_a_disagreement_on_the_number_is_an_error_and_leaves_no_ticket() -> None:
     async with two_clients() as (zk, other):
-        async with Semaphore(zk, "/s", 3) as lease:
+        async with (first := Semaphore(zk, "/s", 3)) as lease:
             for use in (Semaphore(other, "/s", 2).acquire, Semaphore(other, "/s", 2).try_acquire):
                 with pytest.raises(PermitsError, match="the semaphore /s has 3 permits, not 2") as caught:
                     await use()
@@ -131,6 +131,10 @@ async def test_a_disagreement_on_the_number_is_an_error_and_leaves_no_ticket() -
             with pytest.raises(PermitsError, match="has 3 permits, not 2"):
                 await Semaphore(other, "/s", 2).resize(4)
         assert (await zk.get("/s")).data == b"3"
+        await other.delete("/s")  # as the server deletes an empty container
+        async with Semaphore(other, "/s", 5):
+            with pytest.raises(PermitsError, match="has 5 permits, not 3"):
+                await first.acquire()
 
 
 @pytest.mark.parametrize(

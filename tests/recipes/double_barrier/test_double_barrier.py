@@ -271,12 +271,12 @@ async def pair(zk: Client, other: Client, path: str) -> tuple[DoubleBarrier, Dou
 async def test_a_round_of_the_first_member_and_of_the_last_request_by_request(each_server: Server, path: str) -> None:
     asked = Asked()
     async with zkwire.connect(each_server.hosts) as other, zkwire.connect(each_server.hosts, observer=asked) as zk:
-        await other.create(path)
+        await other.create(path, b"of others")
         mine, theirs = await pair(zk, other, path)
         assert asked.new() == ["create2", "getChildren", "exists", "getData", "getData"]
         first, last = sorted(await members(other, path), key=lambda name: name[-10:])
         assert (await other.get(f"{path}/ready")).data == f"{first}\n{last}".encode()
-        assert (await other.get(path)).data == b"2"
+        assert (await other.get(path)).data == b"of others"
         leaving = asyncio.create_task(mine.leave(within=5))
         await until_armed(1, zk)  # the first member waits for the last one
         assert sorted(await members(other, path), key=lambda name: name[-10:]) == [first, last]
@@ -288,7 +288,7 @@ async def test_a_round_of_the_first_member_and_of_the_last_request_by_request(ea
         await until_armed(2, other)
         await mine.enter(within=5)
         await entering
-        assert asked.new() == ["create2", "getChildren", "getData", "getData", "multi"]
+        assert asked.new() == ["create2", "getChildren", *["getData"] * 3, "multi"]
         leaving = asyncio.create_task(mine.leave(within=5))
         await until_armed(1, zk)  # the last member has gone, and waits for the first one
         await theirs.leave(within=5)
@@ -380,7 +380,7 @@ async def test_a_member_looks_again_when_another_one_begins_the_round_first() ->
             await beginning.commit()
         await asyncio.gather(entering, other)
         # The sync: the server may lag behind the leader, which has refused the transaction.
-        assert asked.new() == ["create2", "getChildren", "getData", "getData", "multi", "sync", "getData"]
+        assert asked.new() == ["create2", "getChildren", *["getData"] * 3, "multi", "sync", "getData"]
         await asyncio.gather(mine.leave(), theirs.leave())
         await nothing_stays(stage)
 
@@ -599,6 +599,14 @@ async def test_nodes_below_ready_are_deleted_and_logged_once(is_there: bool, cap
         await nothing_stays(stage)
 
 
+async def test_a_ready_that_is_no_round_keeps_the_nodes_below_it() -> None:
+    async with scene() as stage:
+        child = await stage.other.create(f"{stage.path}/ready/of-others", make_parents=True)
+        with pytest.raises(zkwire.NotEmptyError, match="it is not the work of a DoubleBarrier"):
+            await DoubleBarrier(stage.zk, stage.path, 1).enter(within=5)
+        assert await below(stage.other, stage.path) == [f"{stage.path}/ready", child]
+
+
 async def test_a_first_member_whose_node_is_deleted_while_it_ends_the_round_ends_it_all_the_same() -> None:
     async with observed_scene() as (stage, asked):
         barrier = DoubleBarrier(stage.zk, stage.path, 1)
@@ -618,7 +626,10 @@ async def test_a_first_member_whose_node_is_deleted_while_it_ends_the_round_ends
 
 async def test_a_barrier_that_is_deleted_and_made_again_between_two_reads_can_be_left() -> None:
     async with scene() as stage:
-        barrier = await in_alone(stage, is_there=False)
+        barrier = DoubleBarrier(stage.zk, stage.path, 1)
+        await barrier.enter(within=5)
+        (name,) = await members(stage.other, stage.path)
+        await stage.other.delete(f"{stage.path}/{name}")
         with stage.server.answering("getData", zkwire.NoNodeError, path=stage.path, times=1) as missing:
             await barrier.leave(within=5)
         assert missing.hits == 1

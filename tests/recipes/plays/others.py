@@ -34,16 +34,8 @@ async def create_and_remove_a_barrier(stage: Scene) -> None:
     for _ in range(2):
         await barrier.create()
         assert await stage.other.exists(barrier.path) is not None
-    await outcome(stage.other.create(f"{barrier.path}/below"))
     await barrier.remove()
     assert await stage.other.exists(barrier.path) is None
-
-
-async def remove_a_barrier_with_nodes_below(stage: Scene) -> None:
-    await Barrier(stage.other, stage.path, acl=zkwire.OPEN_ACL).create()
-    await outcome(stage.other.create(f"{stage.path}/a/b", make_parents=True))
-    await Barrier(stage.zk, stage.path).remove()
-    assert await stage.other.exists(stage.path) is None
 
 
 async def take_part(barrier: DoubleBarrier) -> None:
@@ -231,7 +223,6 @@ _BUT_CANCEL: Final = EVERY - {CANCEL}
 ENTRIES: Final = [
     Entry("barrier", pass_a_barrier, steps=3),
     Entry("barrier, created and removed", create_and_remove_a_barrier, _BUT_CANCEL, steps=6),
-    Entry("barrier, nodes below", remove_a_barrier_with_nodes_below, _BUT_CANCEL, steps=3),
     Entry("double barrier", meet, EVERY - {EXPIRE}, steps=5, stays=("ready",)),
     Entry("double barrier, given up", meet_or_give_up, {EXPIRE}, afterwards=meet, stays=("ready",), steps=5),
     Entry("counter", count, steps=5, afterwards=count_on, lost=_UNKNOWN),
