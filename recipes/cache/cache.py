@@ -277,7 +277,7 @@ class Cache:
     async def _follow_events(self, events: zkwire.EventStream) -> None:
         while True:
             # A refusal is one of the watch, in a new session: the next attempt sets it again.
-            event = await until_answered(self._zk, lambda: anext(events), renews=False)
+            event = await until_answered(self._zk, lambda: anext(events))
             if isinstance(event, zkwire.Resync):
                 self._awaits_resync = False
                 former, self._session_id = self._session_id, self._zk.session_id

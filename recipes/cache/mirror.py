@@ -126,7 +126,7 @@ class Mirror:
 
     def _handle_deletion(self, path: str, zxid: int) -> list[CacheChange]:
         known = self.nodes.get(path)
-        is_older = known is not None and zxid != _UNKNOWN_ZXID and known.stat.czxid >= zxid
+        is_older = known is not None and known.stat.czxid >= zxid
         # In another session the ensemble may have lost its data: its zxids say nothing about the former ones.
         if is_older and path not in self._from_former_session:
             return []  # the event is about an earlier node at this path
@@ -238,7 +238,7 @@ class Mirror:
             # Its answer decides whether another read is necessary.
             read.newest_event = max(read.newest_event, zxid)
             read.must_repeat |= lists
-        elif may_be_new if known is None else lists or _newest_zxid(known.stat) < zxid:
+        elif may_be_new if known is None else _newest_zxid(known.stat) < zxid:
             self._wanted[path] = None
 
     def _put(self, path: str, node: Node, *, accept_older: bool = False) -> list[CacheChange]:

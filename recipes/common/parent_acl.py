@@ -52,7 +52,7 @@ async def warn_if_wider(zk: Client, path: str, asked: Sequence[ACL] | None) -> N
             "%s exists with an ACL that allows more than acl= asks for: %s; clients that may create or delete nodes"
             " there can disturb this recipe; correct it with set_acl",
             path,
-            ", ".join(f"{entry.scheme}:{entry.id} {_named(entry.perms)}" for entry in wider),
+            ", ".join(f"{entry.scheme}:{entry.id} {Perms(entry.perms).name}" for entry in wider),
         )
 
 
@@ -82,7 +82,3 @@ def _includes(allowed: ACL, entry: ACL) -> bool:
     # A server hides the hash of a password from a client without ADMIN: "user:x".
     user = allowed.id.partition(":")[0]
     return allowed.scheme == entry.scheme == "digest" and entry.id == f"{user}:x"
-
-
-def _named(perms: int) -> str:
-    return "|".join(perm.name for perm in Perms if perm & perms and perm.name)

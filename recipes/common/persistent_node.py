@@ -103,7 +103,7 @@ class PersistentNode:
                 self._made = None
                 await self._acquire(self._own_sessions)
         except asyncio.CancelledError:
-            if self._made is None and self._zk.session_id:
+            if self._made is None:
                 await self._wait_until_withdrawn()
             raise
         except zkwire.ZooKeeperError as error:
@@ -219,7 +219,7 @@ class PersistentNode:
         """Write the node; return False if it is not as we knew it: what is at the path may be another client's."""
         async with self._write_lock:
             made = self._may_be_there
-            if made is None or self._error is not None:
+            if made is None:
                 return False
             # Another session may have put its node in the place of ours, and we have not heard of it yet: the version
             # keeps it as it is, unless it is the same by chance, and the Stat shows whose node was written.

@@ -9,7 +9,7 @@ from zkwire import ACL, Client, Node, NodeExistsError, NoNodeError
 
 async def make_container(zk: Client, path: str, acl: Sequence[ACL]) -> None:
     """Create the node as a container, and its missing ancestors."""
-    await until_answered(zk, lambda: zk.ensure_path(path, container=True, acl=acl), repeats=True)
+    await until_answered(zk, lambda: zk.ensure_path(path, container=True, acl=acl))
 
 
 async def read_or_create(zk: Client, path: str, data: bytes, acl: Sequence[ACL]) -> Node:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 
@@ -13,6 +13,7 @@ from recipes import (
     Election,
     Group,
     Lock,
+    LockLostError,
     MultiLock,
     Partitioner,
     PersistentEphemeral,
@@ -197,6 +198,15 @@ async def test_a_node_that_is_being_put_back_while_the_server_falls_silent_keeps
 
 
 EXCLUDING = ("Lock", "MultiLock", "TryLock", "Election", "a term of an election", "a claim of a Queue", "Partitioner")
+
+
+@pytest.mark.parametrize("held", EXCLUDING)
+@in_virtual_time
+async def test_a_body_that_closes_its_client_is_not_waited_for(held: str) -> None:
+    zk = await connected(Server(max_session_timeout=LONG)).__aenter__()
+    with suppress(zkwire.SessionClosedError, LockLostError):
+        async with HELD[held](zk), asyncio.timeout(1.0):
+            await zk.close()
 
 
 @pytest.mark.parametrize("held", EXCLUDING)

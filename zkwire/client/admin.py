@@ -121,7 +121,7 @@ class Administration(Verbs):
         """
         paths.validate(prefix, sequential=True)
         chroot = self._requester.chroot
-        server_prefix = chroot + prefix if prefix != "/" else chroot or "/"
+        server_prefix = chroot if prefix == "/" else chroot + prefix
         found = (await self._ask(requests.GetEphemeralsRequest(server_prefix))).ephemerals
         # The server does not know about chroots, and compares text: for the chroot /app it returns /app2/x as well.
         return [paths.strip_chroot(chroot, path) for path in found if f"{path}/".startswith(f"{chroot}/")]

@@ -23,7 +23,7 @@ from zkwire.session.guaranteed_delete import GuaranteedDelete
 from zkwire.session.session import Session
 from zkwire.session.transport import check_loop
 from zkwire.wire.records import ACL, OPEN_ACL, Stat, printed
-from zkwire.wire.requests import DeleteRequest, Request, SetDataRequest
+from zkwire.wire.requests import DeleteRequest, SetDataRequest
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class Client(Reading, Trees, SessionView, Administration):
 
     async def _create(self, create: Create, make_parents: bool, *, with_stat: bool = False) -> Any:
         protection = self._requester.protection() if create.protected else ""
-        request: Request[Any] = creation(self._requester.chroot, create, with_stat=with_stat, protection=protection)
+        request = creation(self._requester.chroot, create, with_stat=with_stat, protection=protection)
         while True:
             try:
                 return await self._ask(request)
@@ -187,7 +187,7 @@ class Client(Reading, Trees, SessionView, Administration):
                 if lost.maybe_applied or not create.protected:
                     raise
                 continue
-            await without_frames(self._ensure(paths.split(request.subject or "")[0], create.acl))
+            await without_frames(self._ensure(paths.split(request.path)[0], create.acl))
 
     async def set(self, path: str, data: Data, version: int = -1) -> Stat:
         """Replace the node's data and return the new Stat (request: setData).

@@ -64,8 +64,9 @@ class Requester:
         self.session = session
         self.requests: RequestQueue = session.requests
         self.body_limit: int = session.requests.request_limit - REQUEST_HEADER_SIZE
-        within = partial(_submit_within, self.requests, limit or 0.0)
-        self.submit: Callable[..., asyncio.Future[Any]] = self.requests.submit if limit is None else within
+        self.submit: Callable[..., asyncio.Future[Any]] = self.requests.submit
+        if limit is not None:
+            self.submit = partial(_submit_within, self.requests, limit)
         self.chroot = chroot
         self.loop: asyncio.AbstractEventLoop = session.requests.loop
         # Returns the server's path for the caller's path.  Raises: TypeError, ValueError.
@@ -271,7 +272,7 @@ def _submit_within(
         rest = call.sent_at + limit - queue.loop.time()
         if queue.link and not call.xid:
             begins_when_sent, rest = True, limit
-        elif begins_when_sent and rest > 0:
+        elif begins_when_sent:
             begins_when_sent = False  # a read that is sent again and again has an end
         else:
             late = "has not answered" if queue.link else "is not connected"

@@ -125,8 +125,6 @@ class Trees(Verbs):
         creates = [creation("", Create(each, container=container and each == path, acl=acl)) for each in above]
         while True:
             found = await self._answers([wire.ExistsRequest(each, False) for each in above])
-            if not found or isinstance(found[-1], wire.StatReply):
-                return
             missing = [each for each, stat in zip(creates, found, strict=True) if not isinstance(stat, wire.StatReply)]
             # If this is cancelled, nodes that exist by now stay: another client may have found one already.
             answers = await self._answers(missing)

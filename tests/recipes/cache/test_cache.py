@@ -238,6 +238,8 @@ async def test_many_nodes_are_read_without_data_at_a_time() -> None:
         await (await entering).__aexit__(None, None, None)
         async with Cache(zk, "/b", depth=0, data=False) as cache:
             assert cache.get("/b") is None
+        await zk.get_children_and_stat("/")
+        await no_watch_stays(server.hosts)
 
 
 class WrongError(Exception):
@@ -491,6 +493,9 @@ async def test_after_a_reconnect_it_is_not_current_before_everything_is_read_aga
             while not cache.is_current:
                 await asyncio.sleep(0)
             assert shown(cache) == await tree(other, "/a")
+            await other.set_acl("/a", [zkwire.digest_acl("bob", "pw")])
+            server.drop(zk.session_id)
+            await until(lambda: not shown(cache))  # what may not be read any more is left out
 
 
 async def test_it_is_never_current_without_a_connection() -> None:

@@ -394,6 +394,10 @@ def test_an_answer_from_a_server_that_lags_behind_changes_nothing() -> None:
     mirror.resync()
     [question] = mirror.next_questions(100)
     assert mirror.handle_answer(question, Answer(node(1))) == []
+    mirror.resync()
+    [question] = mirror.next_questions(100)
+    same = Node(b"", replace(node(1, 9).stat, aversion=1))  # a change of the ACL leaves the zxids as they are
+    assert (mirror.handle_answer(question, Answer(same)), mirror.nodes["/r"]) == ([], same)
 
 
 def test_a_node_that_may_not_be_read_is_removed() -> None:

@@ -82,13 +82,9 @@ async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_tha
             assert looked.hits == 1
             await stage.other.delete(NODE)
             await waiting
-        await until_removed(ours)
-
-
-async def until_removed(ours: PersistentNode) -> None:
-    removed = ours.discard()
-    assert removed is not None
-    await removed
+        removed = ours.discard()
+        assert removed is not None
+        await removed
 
 
 @pytest.mark.parametrize("sets", [0, 1])
@@ -199,19 +195,20 @@ async def test_a_node_that_changes_hands_between_the_reads_of_one_look_ends_the_
         await stage.zk.delete(NODE)
 
 
-async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node() -> None:
+@pytest.mark.parametrize("refused", ["create", "getData"])
+async def test_what_has_ended_the_keeping_is_raised_to_all_that_use_the_node(refused: str) -> None:
     async with scene(P) as stage:
         ours = of(stage.zk)
         await ours.acquire()
         keeping = asyncio.create_task(ours.keep())
-        with stage.server.answering("create", zkwire.NoAuthError, session=stage.zk.session_id):
+        with stage.server.answering(refused, zkwire.NoAuthError, session=stage.zk.session_id):
             await stage.other.delete(NODE)
             assert isinstance(await outcome(keeping), zkwire.NoAuthError)
         assert not ours.exists
         for use in (ours.created, lambda: ours.set(b"more")):
             with pytest.raises(zkwire.NoAuthError):
                 await use()
-        assert ours.discard() is None
+        assert (ours.discard() is None) is (refused == "create")
 
 
 async def test_when_a_cancelled_keeping_has_ended_its_new_node_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:

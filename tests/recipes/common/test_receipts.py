@@ -35,7 +35,7 @@ class Writer:
     def __init__(self, zk: zkwire.Client, path: str) -> None:
         self.zk = zk
         self.path = path
-        self.receipts = Receipts(zk, f"{path}/receipt-", acl=zkwire.OPEN_ACL)
+        self.receipts = Receipts(zk, f"{path}/receipt-", acl=None)
 
     async def write(self, data: bytes, version: int = -1) -> bool:
         transaction = self.zk.transaction()
@@ -89,6 +89,7 @@ async def test_after_a_receipt_was_deleted_by_hand_nothing_is_written_and_the_ne
 @pytest.mark.parametrize("has_receipt", [False, True])
 async def test_a_refused_operation_is_reported_by_its_index_and_leaves_no_receipt(has_receipt: bool) -> None:
     async with scene() as stage:
+        await stage.zk.add_auth("digest", b"bob:pw")
         ours = await writer(stage)
         if has_receipt:
             assert await ours.write(b"1")
@@ -216,6 +217,9 @@ async def test_a_receipt_that_may_not_be_created_names_the_permissions_that_it_n
                 f"the client needs the permissions CREATE and DELETE on {parent}: together with each write"
             )
         assert (await stage.other.get("/n")).data == b""
+        await stage.other.set_acl("/n", zkwire.READ_ONLY_ACL)
+        with pytest.raises(TransactionError, match=r"setData /n: [^(]*$"):  # the write itself: without a hint
+            await Writer(stage.zk, "/n").write(b"2")
 
 
 async def test_a_receipt_whose_default_acl_is_refused_is_created_with_another_one() -> None:

@@ -1,7 +1,7 @@
 """Streams of the value of a node: how they are left, and what they leave."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 
 import pytest
 
@@ -20,16 +20,13 @@ async def test_a_stream_that_is_left_has_ended_and_keeps_no_watch(how: str) -> N
     async with scene("/v") as stage:
         await stage.other.create("/v", b"1")
         stream = SharedValue(stage.zk, "/v").watch()
-        if how == "async with":
-            async with stream as entered:
+        async with AsyncExitStack() as stack:
+            if how == "close":
+                stack.callback(stream.close)
+            else:
+                entered = await stack.enter_async_context(stream if how == "async with" else aclosing(stream))
                 assert entered is stream
-                await _first(stage, stream)
-        elif how == "aclosing":
-            async with aclosing(stream):
-                await _first(stage, stream)
-        else:
             await _first(stage, stream)
-            stream.close()
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
         await no_watch_stays(stage.server.hosts)

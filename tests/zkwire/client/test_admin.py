@@ -12,9 +12,9 @@ import zkwire
 from tests.support.rogue import GET_DATA, STAT, Request, Rogue, honest
 from zkwire.client.admin import Configuration, digest_acl, reconfiguration
 from zkwire.wire.records import ACL, Perms, Stat
-from zkwire.wire.requests import ReconfigRequest
+from zkwire.wire.requests import ReconfigRequest, WhoAmIRequest
 
-RECONFIG = ReconfigRequest.opcode
+RECONFIG, WHO_AM_I = ReconfigRequest.opcode, WhoAmIRequest.opcode
 LENGTH = struct.Struct(">i")
 NULL = LENGTH.pack(-1)
 
@@ -26,7 +26,7 @@ async def test_the_configuration_is_the_data_of_its_node_and_null_data_is_read_a
 
     def body(request: Request) -> bytes | None:
         if request.opcode not in (GET_DATA, RECONFIG):
-            return None
+            return LENGTH.pack(1) + LENGTH.pack(6) + b"digest" + NULL if request.opcode == WHO_AM_I else None
         asked.append(request.body)
         return answer
 
@@ -36,6 +36,7 @@ async def test_the_configuration_is_the_data_of_its_node_and_null_data_is_read_a
         config, watch = await zk.get_config_and_watch()
         assert (config.data, config.stat) == (data or b"", node.stat)
         assert await zk.get_config() == config
+        assert await zk.whoami() == [zkwire.ClientInfo("digest", "")]  # null, too
         assert config.version == (7 if data else -1)
         assert await zk.reconfig(joining={4: "a:1:2;3"}, leaving=5, from_config=6) == config
         assert await zk.reconfig(members="server.4=a:1:2;3") == config
@@ -63,15 +64,10 @@ TWO = "zk2:2888:3888:observer;0.0.0.0:2181"
 DATA = f"server.1={ONE}\nserver.12={TWO}\nversion=100000003\n".encode()
 
 
-def test_a_configuration_has_members_and_a_version() -> None:
-    config = Configuration(DATA, ZERO)
-    assert (config.members, config.version) == ({1: ONE, 12: TWO}, 0x100000003)
-
-
-@pytest.mark.parametrize("data", [b"", b"\n", b"group.1=1:2\nweight.1=1\n", b"\xff\xfe"])
-def test_a_configuration_without_members(data: bytes) -> None:
+@pytest.mark.parametrize("data", [DATA, b"", b"\n", b"group.1=1:2\nweight.1=1\n", b"\xff\xfe"])
+def test_a_configuration_may_have_members_and_a_version(data: bytes) -> None:
     config = Configuration(data, ZERO)
-    assert (config.members, config.version) == ({}, -1)
+    assert (config.members, config.version) == (({1: ONE, 12: TWO}, 0x100000003) if data is DATA else ({}, -1))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tests.support.client import cancelled, states_until
 from tests.support.everywhere import scene
 from zkwire import GetData
 from zkwire.testing import Server
+from zkwire.wire.timing import LONGEST
 
 MiB = 1024 * 1024
 
@@ -100,11 +101,12 @@ async def open_nothing(*_: object) -> Any:
         ({"session_id": 5}, ValueError, "to resume 0x5, give its session_password of 16 bytes"),
         ({"session_password": bytes(16)}, ValueError, "a session_password needs a session_id"),
         ({"session_id": 5, "session_password": bytes(16), "least_timeout": 0}, ValueError, "least_timeout must be a"),
+        ({"least_timeout": 5}, ValueError, "least_timeout must be a positive number of seconds and needs a session_id"),
         ({"ssl": TLS, "open_link": open_nothing}, ValueError, "give ssl or open_link, not both"),
         ({"ssl": TLS, "follow_config": True}, ValueError, "follow_config cannot be used with ssl"),
         ({"sasl": 5}, TypeError, "sasl must have the methods start and step, as DigestMD5 has; a int has not"),
         ({"observer": 5}, TypeError, "observer must be a zkwire.Observer, not int"),
-        ({"auth": ["digest"]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
+        ({"auth": ["ab"]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
         ({"auth": [("digest", b"bob:pw", b"")]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
         ({"auth": [("digest",)]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
     ],
@@ -127,7 +129,7 @@ def test_an_option_that_no_session_can_have_is_refused_at_once(
         {"request_timeout": 86400},
         *({name: value} for name in ("request_limit", "reply_limit") for value in (1024, 2**31 - 1)),
         *({"session_id": value, "session_password": bytes(16)} for value in (2**63 - 1, -(2**63), 1)),
-        {"session_id": 5, "session_password": bytearray(16)},
+        {"session_id": 5, "session_password": bytearray(16), "least_timeout": LONGEST},
         {"ssl": False, "open_link": open_nothing, "follow_config": True},
         {"ssl": TLS},
         {"auth": [["digest", b"bob:pw"]]},

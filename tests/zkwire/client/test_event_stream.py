@@ -15,9 +15,6 @@ from zkwire.testing import Server
 CREATED, DELETED, CHANGED, CHILDREN = WatchEventType
 CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
 KINDS = ["persistent", "recursive"]
-SERVER_LIMIT = 1_048_575
-ADD_WATCH, REMOVE_WATCHES, EXISTS = 106, 18, 3
-NO_NODE, MARSHALLING = -101, -5
 
 
 # Reconnects
@@ -37,15 +34,17 @@ async def test_reconnects_without_an_event_between_give_one_resync_pitfalls_31_3
             waiting = await begun(anext(events))
             assert not waiting.done()
         assert await waiting == Resync()
+        await stage.other.set(stage.path, b"seen")
         for _ in range(2):
+            assert (await stage.zk.get(stage.path)).data == b"seen"
             stage.server.drop(stage.zk.session_id)
             await states_until(states, SUSPENDED)
-            assert (await stage.zk.get(stage.path)).data == b"lost"
+        await stage.zk.ping()
         await stage.other.delete(stage.path)
         await stage.zk.ping()
-        resync, deleted = await taken(events)
+        changed, resync, deleted = await taken(events)
         assert resync == Resync()
-        assert plain([deleted], stage.path) == [(DELETED, "")]
+        assert plain([changed, deleted], stage.path) == [(CHANGED, ""), (DELETED, "")]
 
 
 # Faults at every request and at every turn of the event loop
@@ -83,22 +82,31 @@ async def test_a_stream_is_cancelled_at_every_turn_and_leaves_no_watch(kind: str
 # The end of the session
 
 
-async def test_a_stream_left_while_another_task_sets_it_in_a_new_session_is_not_set_again() -> None:
+@pytest.mark.parametrize(("leaves", "expires"), [(True, True), (True, False), (False, True)])
+async def test_a_stream_left_while_it_is_set_in_a_new_session_has_no_watch(leaves: bool, expires: bool) -> None:
+    """If that session expires too, and the stream is not left, it has one Resync for both."""
     async with Server() as server, zkwire.connect(server.hosts, 1.0) as zk:
         states = zk.states()
-        async with zk.events("/") as events:
+        async with zk.events("/a") as events:
             waiting = await begun(anext(events))
             held = server.hold_replies("addWatch")
             server.expire(zk.session_id)
             await held.until_hit()
-        session_id = zk.session_id
-        server.expire(session_id)
-        server.drop(session_id)
-        for _ in range(2):
-            await states_until(states, EXPIRED)
-        held.end()
-        with pytest.raises(StopAsyncIteration):
-            await waiting
+            if leaves:
+                events.close()
+            if expires:
+                server.expire(session_id := zk.session_id)
+                server.drop(session_id)
+                for _ in range(2):
+                    await states_until(states, EXPIRED)
+            held.end()
+            if leaves:
+                with pytest.raises(StopAsyncIteration):
+                    await waiting
+            else:
+                assert await waiting == Resync()
+                await zk.create("/a")
+                assert plain([await following(events)]) == [(CREATED, "/a")]
         await no_watch_stays(server.hosts)
 
 

@@ -61,10 +61,13 @@ async def test_servers_in_the_configuration_are_used_now_and_after_a_change(capl
                 await admin.set(CONFIG, member(server, "127.0.0.1"))  # and neither does the same list
                 await until(lambda: reads.hits >= 5)
                 await zk.ping()
+                await admin.set(CONFIG, member(server, "localhost").replace(port.encode(), b"1"))
+                await reconnected(states)
+                assert zk.server == server.hosts  # the last resort: no server of the list answers
             await until(lambda: not following())
             assert CONFIG not in await zkwire.four_letter_word(server.hosts, "wchp")
         listed = [text for text in caplog.messages if "the configuration of the ensemble lists" in text]
-        assert [text.rpartition(" ")[2] for text in listed] == [f"localhost:{port}", f"127.0.0.1:{port}"]
+        assert [text.rpartition(" ")[2] for text in listed] == [f"localhost:{port}", f"127.0.0.1:{port}", "localhost:1"]
 
 
 async def test_the_same_list_in_a_new_session_changes_nothing() -> None:

@@ -9,25 +9,16 @@ import pytest
 import zkwire
 from tests.support.everywhere import Scene, scene
 from zkwire import GetData, WatchSet
-from zkwire.session.keepalive import OnClosed, OnUncertain
-
-
-async def _next(stream: Any) -> None:
-    await anext(stream)
 
 
 async def _entered(stage: Scene) -> Callable[[], Awaitable[object]]:
     events = await stage.zk.events("/").__aenter__()
-    return lambda: _next(events)
+    return lambda: anext(events)
 
 
 async def _watch(stage: Scene) -> Callable[[], Awaitable[object]]:
     _, watch = await stage.zk.get_and_watch("/")
-
-    async def wait() -> None:
-        await watch
-
-    return wait
+    return lambda: watch
 
 
 async def _watch_set(stage: Scene) -> Callable[[], Awaitable[object]]:
@@ -40,27 +31,16 @@ def _iterated(begin: Callable[[zkwire.Client], Any]) -> Callable[[Scene], Awaita
     async def prepare(stage: Scene) -> Callable[[], Awaitable[object]]:
         values = begin(stage.zk)
         await anext(values)
-        return lambda: _next(values)
+        return lambda: anext(values)
 
     return prepare
 
 
-def _verb(verb: Callable[[zkwire.Client], Awaitable[object]]) -> Callable[[Scene], Awaitable[Any]]:
+def _verb(verb: Callable[[zkwire.Client], Any]) -> Callable[[Scene], Awaitable[Any]]:
     async def prepare(stage: Scene) -> Callable[[], Awaitable[object]]:
-        async def call() -> None:
-            await verb(stage.zk)
-
-        return call
+        return lambda: verb(stage.zk)
 
     return prepare
-
-
-async def _commit(zk: zkwire.Client) -> None:
-    await zk.transaction().commit()
-
-
-async def _add(callbacks: OnUncertain | OnClosed) -> None:
-    callbacks.add(lambda: None)
 
 
 USES: dict[str, Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]] = {
@@ -72,10 +52,10 @@ USES: dict[str, Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]] =
     "an empty pipeline": _verb(lambda zk: zk.pipeline([])),
     "an empty get_many": _verb(lambda zk: zk.get_many([])),
     "ensure_path of the root": _verb(lambda zk: zk.ensure_path("/")),
-    "an empty transaction": _verb(_commit),
+    "an empty transaction": _verb(lambda zk: zk.transaction().commit()),
     "certify": _verb(lambda zk: zk.certify()),
-    "on_uncertain.add": _verb(lambda zk: _add(zk.on_uncertain)),
-    "on_closed.add": _verb(lambda zk: _add(zk.on_closed)),
+    "on_uncertain.add": _verb(lambda zk: zk.on_uncertain.add(lambda: None)),
+    "on_closed.add": _verb(lambda zk: zk.on_closed.add(lambda: None)),
     "close": _verb(lambda zk: zk.close()),
     "events": _entered,
     "watch": _watch,

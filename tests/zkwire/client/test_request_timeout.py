@@ -13,13 +13,13 @@ from tests.support.everywhere import scene
 from tests.support.observer import Records
 from tests.support.virtual_time import Sent, Wire, a_client, block, in_virtual_time
 from zkwire import GetData, NoAnswerError
-from zkwire.testing import Server
 
 
 async def test_a_request_timeout_limits_each_request_of_a_verb_and_none_of_a_recipe_or_a_stream() -> None:
     async with scene() as stage, zkwire.connect(f"{stage.server.hosts}/app", request_timeout=0.02) as zk:
         session, server = zk.session_id, stage.server
         await zk.unlimited.ensure_path("/a")
+        assert line_of(zk, "/a") is line_of(zk.unlimited, "/a")
         async with server.hold_replies(session=session):
             adding = asyncio.ensure_future(Counter(zk, "/count").add(1))
             reading = asyncio.ensure_future(anext(zk.data("/a")))
@@ -152,8 +152,3 @@ async def test_an_identity_that_is_late_is_remembered_once_however_often_it_is_a
         server.drop_held()
         await zk.add_auth("digest", b"bob:pw")
         assert server.names() == ["auth", "connect", "auth"]
-
-
-async def test_a_client_and_its_unlimited_one_know_the_same_of_a_line() -> None:
-    async with Server() as server, zkwire.connect(server.hosts, request_timeout=1.0) as zk:
-        assert line_of(zk, "/a") is line_of(zk.unlimited, "/a")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from tests.support.client import begun, no_collector, turns
+from tests.support.client import begun, cancelled, no_collector, turns
 from tests.support.everywhere import scene
 from tests.support.rogue import Rogue, honest
 from zkwire import Create, GetChildren, GetData, Sync
@@ -169,6 +169,8 @@ async def test_when_taking_an_answer_fails_the_requests_after_it_are_abandoned(m
         await asking
     assert third.cancelled()
     assert answers.abandoned == [second]
+    await cancelled(await begun(ask_each(requester, [wire.GetDataRequest("/a", False)] * 2, refuse)))
+    assert [each.cancelled() for each in answers.futures[3:]] == [True, True]
 
 
 # -- the callers' arguments -------------------------------------------------------------------------------------------
@@ -207,9 +209,10 @@ def test_a_tuple_of_entries_is_checked_once_and_any_other_sequence_each_time(mon
     assert checked(entries) is entries
     changing: list[Any] = list(entries)
     assert checked(changing) == changing
-    changing.append("read")
-    with pytest.raises(TypeError, match="number 1 is str"):
-        checked(changing)
+    for wrong, shown in (("read", "str"), (ACL("1", "world", "anyone"), "of str, str, str")):  # type: ignore[arg-type]
+        changing[1:] = [wrong]
+        with pytest.raises(TypeError, match=f"number 1 is {shown}"):
+            checked(changing)
     too_large = (ACL(2**40, "world", "anyone"),)
     for _ in range(2):
         with pytest.raises(ValueError, match="number 0"):

@@ -45,10 +45,11 @@ def _answered(*results: Record) -> tuple[Transaction, list[MultiRequest]]:
 )
 async def test_the_stat_of_a_create_is_none_where_the_server_sends_no_valid_one(reply: Record, result: object) -> None:
     """Pitfall 67: servers before 3.7.2 and 3.8.2 send no Stat or an empty one."""
-    transaction, _ = _answered(reply, reply)
+    transaction, requests = _answered(reply, reply)
     transaction.create_and_stat("/a")
     transaction.create("/a")
     assert await transaction.commit() == [result, "/a"]
+    assert [type(each) for each in requests[0].operations] == [wire.Create2Request, wire.CreateRequest]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

@@ -13,6 +13,7 @@ import pytest
 
 import zkwire
 from tests.support.client import memory_below, no_collector, turns
+from tests.support.everywhere import no_watch_stays
 from tests.support.examples import some_in_quick
 from tests.support.rogue import Behaviour, Rogue, honest
 from zkwire.client import trees as module
@@ -78,6 +79,7 @@ async def test_a_refused_listing_ends_the_deletion_and_nothing_is_deleted(error:
         assert refused.value.path == "/tree/b"
         for node in nodes:
             assert await zk.exists(node) is not None
+        await no_watch_stays(server.hosts)
 
 
 async def test_a_refused_transaction_is_followed_by_deletes_one_by_one() -> None:
@@ -139,8 +141,10 @@ async def test_ensure_path_looks_first_and_creates_what_is_missing() -> None:
         counting = partial(server.delay_replies, 0, session=zk.session_id)
         for path, counts in (("/a/b", (2, 2)), ("/a/b", (2, 0)), ("/a/b/c/d", (4, 2)), ("/", (0, 0))):
             with counting("exists") as looks, counting("create") as creates:
-                await zk.ensure_path(path)
+                await zk.ensure_path(path, container=path == "/a/b")
             assert (looks.hits, creates.hits) == counts
+        owners = [server._machine.tree.nodes[path].owner for path in ("/a", "/a/b", "/a/b/c/d")]
+        assert owners == [0, -(2**63), 0]  # only the node itself becomes a container
         # No server that can write, and no permission, is needed where all is there.
         with server.answering("create", zkwire.NotReadOnlyError):
             await zk.ensure_path("/a/b/c")
@@ -158,12 +162,17 @@ async def test_ensure_path_looks_again_after_a_lost_connection_and_if_a_node_abo
             with fault:
                 await zk.ensure_path(path)
             assert (await zk.exists(path), fault.hits) != (None, 0)
+        refusing = server.answering("create", zkwire.NoNodeError, path="/g", times=2)
+        with refusing, pytest.raises(zkwire.NoNodeError, match=r"\[[^(]*$"):  # without a hint at a chroot
+            await zk.create("/g", make_parents=True)  # it creates the parents once
+        assert refusing.hits == 2
         # Before the server looks whether the node exists, it checks the permission to create it.
-        with (
-            server.answering("exists", zkwire.NoNodeError, path="/a/b", times=1),
-            server.answering("create", zkwire.NoAuthError),
-        ):
-            await zk.ensure_path("/a/b")
+        for path, missing in (("/a/b", "/a/b"), ("/a/new", "/a")):
+            with (
+                server.answering("exists", zkwire.NoNodeError, path=missing, times=1),
+                server.answering("create", zkwire.NoAuthError, path=missing),
+            ):
+                await zk.ensure_path(path)
 
 
 async def test_an_error_is_no_part_of_a_reference_cycle() -> None:

@@ -92,14 +92,6 @@ async def test_subclasses_of_int_and_other_sequences_are_taken() -> None:
         await zk.set("/a", b"", Number(0))
         await zk.set_acl("/a", Names(zkwire.OPEN_ACL), Number(0))
         await zk.delete("/a", Number(1))
-        async with (
-            zkwire.connect(
-                stage.server.hosts,
-                Number(10),
-                max_in_flight=Number(10),
-                request_limit=Number(5000),
-                reply_limit=Number(5000),
-            ) as other,
-            other.events("/", backlog=Number(5)),
-        ):
-            pass
+        limits: Any = dict.fromkeys(("max_in_flight", "request_limit", "reply_limit"), Number(5000))
+        async with zkwire.connect(stage.server.hosts, Number(10), **limits) as other:
+            await other.events("/", backlog=Number(5)).__aenter__()

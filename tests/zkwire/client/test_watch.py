@@ -96,8 +96,12 @@ async def test_a_watch_that_another_task_gives_up_cancels_the_task_that_awaits_i
             await watch
 
         waiting = await begun(wait())
-        with pytest.raises(RuntimeError, match="the watch on /a is awaited already, or was given up"):
-            await watch
+        stat, given_up = await stage.zk.exists_and_watch("/")
+        assert stat == await stage.zk.exists("/")
+        given_up.cancel()
+        for each in (watch, given_up):
+            with pytest.raises(RuntimeError, match=f"the watch on {each.path} is awaited already, or was given up"):
+                await each
         assert not watch.done()
         watch.cancel()
         await asyncio.wait({waiting})
@@ -261,14 +265,9 @@ async def test_a_watch_that_is_over_and_dropped_leaves_an_urgent_wait_for_its_no
             await turns()
             await stage.other.delete("/a")
             assert await ready == "/a"
-            assert [event.type for event in await taken(watches)] == [WatchEventType.DELETED]
+            await turns()
+            assert [event.type for event in watches.take()] == [WatchEventType.DELETED]
             assert not watches._watches
-
-
-async def taken(watches: WatchSet) -> list[WatchEvent]:
-    """Return the events of the step in which an urgent wait has ended."""
-    await turns()
-    return watches.take()
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])

@@ -203,7 +203,7 @@ async def test_a_resumed_session_becomes_certain_if_its_least_timeout_is_known(i
                 with pytest.raises(ValueError, match="the `least_timeout` of the client that had it"):
                     await zk.certify()
                 assert (server.names("ping"), zk.certain_until) == (["connect"], float("-inf"))
-                assert not zk.is_certain(key[0])
+                assert (zk.is_certain(key[0]), zk.is_cut_off()) == (False, False)
 
 
 # -- a broken chain ---------------------------------------------------------------------------------------------------
