@@ -104,15 +104,15 @@ class Wire(asyncio.Transport):
         self._arrivals = {"request": 0.0, "answer": 0.0}  # of the last one that was sent
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        if name != "peername":
-            return default
-        return (self.host if self._server.are_several else "one server", 2181)
+        # Without a name of the peer, as of a closed TLS transport, each address that was asked for is a server.
+        return default if self._server.are_several or name != "peername" else ("one server", 2181)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         assert isinstance(protocol, Link)
         self._link = protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self._link.closed.done(), "uvloop raises an error here"
         if self.is_open:
             self._server.writes.append(len(data))
             for frame in self._frames.feed(bytes(data)):
@@ -213,9 +213,9 @@ class Server:
     async def open_link(self, make: Callable[[], Link], host: str, port: int) -> Link:
         """Open a connection; the `open_link` of zkwire.connect."""
         await asyncio.sleep(0)
-        if host in self.refused:
-            raise ConnectionRefusedError(f"{host} refuses connections")
         link = make()
+        if host in self.refused:  # too late for a loop that makes the link first, as for TLS
+            raise ConnectionRefusedError(f"{host} refuses connections")
         wire = Wire(self, link, host)
         self.wires.append(wire)
         link.connection_made(wire)

@@ -124,12 +124,12 @@ def _servers(config: bytes) -> Iterator[tuple[str, Address | None]]:
         members, _, client = value.partition(";")
         # "host:2888:3888:role", perhaps followed by "|" and other addresses of the server; an IPv6 address in brackets.
         host = members[1:].partition("]")[0] if members.startswith("[") else members.partition(":")[0]
-        address, colon, port = client.partition(";")[0].strip().rpartition(":")
+        address, _, port = client.partition(";")[0].strip().rpartition(":")
         address = address.strip("[]")
         if not (port.isascii() and port.isdigit() and len(port) <= 5):
             yield host, None
             continue
-        named = Address(host if not colon or address in _ANY_ADDRESS else address, int(port))
+        named = Address(host if address in _ANY_ADDRESS else address, int(port))
         try:
             known = _address(str(named).strip(), line)
         except ValueError:

@@ -130,7 +130,7 @@ class RequestQueue:
         self.unsent.append(call)
         if len(self.unsent) > self._many_unsent:
             self._drop_cancelled()
-        if not self._flush_due and self.link is not None:
+        if not self._flush_due:
             # Not at once: what is submitted in this turn of the event loop leaves in one write.
             self._flush_due = True
             self.loop.call_soon(self.flush)
@@ -280,7 +280,7 @@ class RequestQueue:
                 self._settle_watch(call)
             else:
                 # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
-                if creates and isinstance(call.waiter, asyncio.Future):
+                if isinstance(call.waiter, asyncio.Future):
                     self._lost_creates[call.waiter] = creates
                 why = (
                     f"the connection to {self.server} broke before the answer came ({explained(reason)}); it may have"
@@ -434,7 +434,7 @@ class RequestQueue:
 
         If it has fired meanwhile, the answer is NoWatcher, which is ignored.
         """
-        if self.link is None or not self.link.connection.is_open or self.refusal is not None:
+        if self.link is None or self.refusal is not None:
             return
         what = self.watches.to_remove(where, path)
         if what is not None:

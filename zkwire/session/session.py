@@ -253,9 +253,8 @@ class Session(LinkOwner):
         if not self.key.is_resumable:
             # Only that server has the session.  Its answers confirm nothing to the ensemble, but did keep this session.
             self._heard = link.connection.heard
-        if not self._ended.done() and self.states.now in (SessionState.CONNECTED, SessionState.READ_ONLY):
-            self._log.lost(self.requests.server, reason)
-            self.states.enter(SessionState.SUSPENDED)
+        self._log.lost(self.requests.server, reason)
+        self.states.enter(SessionState.SUSPENDED)
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -302,9 +301,10 @@ class Session(LinkOwner):
 
     def _failed(self, address: Address, error: OSError | errors.ProtocolError) -> None:
         """Log a failed attempt; end a session that has not begun if there is no use in going on."""
-        if link := self._attempt.given_up:
+        attempt = self._attempt
+        if link := attempt.given_up:
             self._servers.late_writes.given_up(peer_of(link, self._address), address)
-        if self._sasl is not None and not self._attempt.hello.session_id:  # the attempt has ended its new session
+        if self._sasl is not None and attempt.greeted.done() and not attempt.hello.session_id:  # it has ended its own
             self._forget_key()
         self._log.failed(str(address), error)
         self._hosts.failed(address, unfit(error) or error)

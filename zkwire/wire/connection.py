@@ -259,7 +259,7 @@ class Connection:
     def go_on(self, now: float) -> list[Incoming]:
         """Decode one step more of the large reply; return what it completes, and the frames that wait after it."""
         arrived: list[Incoming] = []
-        if self.error is None and self.unfolding is not None:  # the silence is our own
+        if self.unfolding is not None:  # the silence is our own
             self.heard = now
             self._progress.restart(now)
             try:

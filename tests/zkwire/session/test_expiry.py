@@ -10,6 +10,7 @@ from tests.support.client import states_until, turns
 from tests.support.everywhere import scene
 from tests.support.recipes import until_state
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
+from tests.zkwire.session.test_xids import OneToken
 from tests.zkwire.session.verbs import every_call
 from zkwire import SessionState
 from zkwire.testing.memory import machine as memory
@@ -81,11 +82,13 @@ def answering(server: Server, answer: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 @in_virtual_time
 @pytest.mark.parametrize("answer", ["read-only", "garbage"])
+@pytest.mark.parametrize(("is_resumable", "sasl"), [(True, None), (False, None), (False, OneToken())])
 async def test_a_server_that_does_not_accept_the_session_does_not_prove_it_alive_pitfall_63(
-    answer: str, monkeypatch: pytest.MonkeyPatch
+    answer: str, is_resumable: bool, sasl: zkwire.SaslMechanism | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The read-only server of a partition answers, but only the ensemble keeps the session."""
-    async with a_client(timeout=9.0) as (server, zk):
+    async with a_client(timeout=9.0, sasl=sasl) as (server, zk):
+        zk._session.key.is_resumable = is_resumable
         answering(server, answer, monkeypatch)
         assert (await states_until(zk.states(), EXPIRED))[-1] is EXPIRED
         assert server.loop.time() == pytest.approx(12.0, abs=0.05)

@@ -4,13 +4,14 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
 
 import zkwire
 from tests.support.client import InOrder, cancelled, states_until
 from tests.support.recipes import until
-from tests.support.rogue import Behaviour, Peer, Rogue, eof_handshake, garbage_handshake
+from tests.support.rogue import Behaviour, Peer, Rogue, eof_handshake, garbage_handshake, refused_session
 from tests.support.tls import TlsFront
 from zkwire import SessionState
 from zkwire.session import session_log
@@ -81,13 +82,17 @@ async def closing(peer: Peer) -> None:
     await peer.start()
 
 
-@pytest.mark.parametrize(("behaviour", "ssl"), [(eof_handshake, None), (garbage_handshake, None), (closing, True)])
+@pytest.mark.parametrize(
+    ("behaviour", "ssl"),
+    [(eof_handshake, False), (garbage_handshake, None), (closing, True), (eof_handshake, "a port with TLS")],
+)
 async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_again(
-    behaviour: Behaviour, ssl: bool | None
+    behaviour: Behaviour, ssl: Any, tls: Certificates
 ) -> None:
     """It may be starting."""
-    async with Rogue(behaviour) as rogue:
-        trying = asyncio.ensure_future(zkwire.connect(rogue.hosts, ssl=ssl)._connect())
+    async with Rogue(behaviour) as rogue, TlsFront(rogue.port, tls) as front:
+        hosts, context = (front.hosts, trusting(tls)) if isinstance(ssl, str) else (rogue.hosts, ssl)
+        trying = asyncio.ensure_future(zkwire.connect(hosts, ssl=context)._connect())
         await rogue.connected(4)
         await cancelled(trying)
 
@@ -101,6 +106,18 @@ async def test_a_port_for_tls_that_closes_connections_without_tls_is_told_of() -
     async with Rogue(closing_unless_tls) as rogue:
         error = await refused(zkwire.connect(rogue.hosts))
         assert f"{rogue.hosts}: the port is one for TLS: connect with TLS" in str(error)
+
+
+async def test_a_client_that_was_connected_does_not_ask_whether_a_port_is_one_for_tls(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def serving(peer: Peer) -> None:
+        await peer.handshake()
+
+    async with Rogue(serving, refused_session, closing_unless_tls) as rogue, zkwire.connect(rogue.hosts) as zk:
+        await rogue.connected(5)
+        await zk.close(within=0)
+    assert "one for TLS" not in caplog.text
 
 
 async def test_all_servers_of_a_round_must_be_unfit_and_each_one_is_named(

@@ -42,12 +42,6 @@ def test_a_connect_string_gives_servers_and_chroot(text: str, servers: list[tupl
     assert parse(text) == ([Address(*server) for server in servers], chroot)
 
 
-@pytest.mark.parametrize("text", ["zk1:1", "10.0.0.1:2181", "[::1]:2181", "[fe80::1%eth0]:65535"])
-def test_a_printed_address_can_be_parsed_again(text: str) -> None:
-    ((server,), _) = parse(text)
-    assert str(server) == text
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -263,23 +257,6 @@ def test_a_round_tries_exactly_the_servers_of_the_new_list(
         assert round_[-1] == current, "the present server is the last to be tried when it is lost"
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_a_client_that_stays_with_its_server_tries_that_one_last(seed: int) -> None:
-    client = Hosts(_servers(1, 2, 3, 4), 10.0, random.Random(seed))
-    for _ in range(40):
-        client.next()
-    current = _servers(2)[0]
-    assert not client.replace(_servers(5, 3, 2, 1), current)
-    others = client.others(current)
-    assert sorted(others) == _servers(1, 3, 5)
-    for _ in range(2):
-        assert client.peek() == others[0]
-        assert [(client.pause(), client.next()) for _ in range(3)] == [(0.0, each) for each in others]
-        assert (client.pause(), client.next()) == (0.0, current)
-        assert client.pause() > 0
-        client.reached()
-
-
 def test_the_given_servers_are_the_last_resort_of_a_client_that_follows_the_configuration() -> None:
     given, first, second = _servers(1, 2, 3)
     hosts = Hosts([given], 10.0, random.Random(1))
@@ -348,7 +325,7 @@ def test_servers_have_failed_for_good_only_if_the_last_attempt_with_each_has() -
             "server.1=zk1:2888:3888;02181\nserver.2=zk2:2888:3888;65535\n server.3 = zk3:1:2 ; 2181",
             ["zk1:2181", "zk2:65535", "zk3:2181"],
         ),
-        ("server.1=zk1:2888:3888;002181\nserver.2=zk2:1:2;²\nserver.3=zk3:1:2;" + "1" * 5000, []),
+        ("server.1=zk1:2888:3888;002181\nserver.2=zk2:1:2;Â²\nserver.3=zk3:1:2;" + "1" * 5000, []),
         ("server.1=[::1]:2888:3888:participant;[fe80::1]:2181", ["[fe80::1]:2181"]),
         ("server.1=zk1:2888:3888|zk1b:2888:3888:participant;2181", ["zk1:2181"]),
         ("server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281", ["zk1:2181"]),

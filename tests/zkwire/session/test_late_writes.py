@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ import zkwire
 from tests.support.client import begun, turns
 from tests.support.recipes import outcome, until_state
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
+from tests.zkwire.session.test_sasl_later import AWAY, Slow
 from zkwire import SessionState
 from zkwire.session.hosts import Address
 from zkwire.session.late_writes import LateWrites
@@ -77,9 +79,9 @@ def test_a_former_server_is_flushed_before_it_gets_a_handshake() -> None:
 
 
 @asynccontextmanager
-async def two_servers() -> AsyncIterator[tuple[Server, zkwire.Client]]:
+async def two_servers(**options: Any) -> AsyncIterator[tuple[Server, zkwire.Client]]:
     """Start two servers, a and b, and a client that has been connected to both, and is to a."""
-    async with a_client(server=Server(are_several=True)) as (server, zk):
+    async with a_client(server=Server(are_several=True), **options) as (server, zk):
         for _ in "ba":
             await server.reconnect(zk)
         server.requests.clear()
@@ -103,13 +105,20 @@ async def lose_a_write_and_a_handshake(server: Server, zk: zkwire.Client) -> "as
 
 
 @in_virtual_time
-@pytest.mark.parametrize("is_kept", [True, False])
-async def test_a_session_whose_write_may_come_late_is_used_only_if_its_server_answers_pitfall_92(is_kept: bool) -> None:
+@pytest.mark.parametrize(("is_kept", "is_certain"), [(True, True), (True, False), (False, True)])
+async def test_a_session_whose_write_may_come_late_is_used_only_if_its_server_answers_pitfall_92(
+    is_kept: bool, is_certain: bool
+) -> None:
     """Otherwise it is ended first; the create is called not carried out only if it cannot come late."""
     async with two_servers() as (server, zk):
         await zk.create("/own", ephemeral=True)
         first, states = zk.session_id, zk.states()
         creating = await lose_a_write_and_a_handshake(server, zk)
+        if not is_certain:
+            server.refused = {"a", "b"}
+            await asyncio.sleep(zk.certain_until - server.loop.time())
+            server.refused, server.latency = {"a"}, lambda: 0.01
+            await server.until("connect")
         server.refused = set() if is_kept else {"a"}
         certain: list[bool] = []
 
@@ -228,6 +237,23 @@ async def test_a_session_is_over_once_its_end_was_asked_for(how: str) -> None:
         assert len(ends) == 1
         await outcome(creating)
         server.strike = lambda wire, sent: None
+
+
+@in_virtual_time
+async def test_a_handshake_that_was_answered_does_no_harm_though_the_exchange_after_it_fails() -> None:
+    mechanism = Slow()
+    async with two_servers(sasl=mechanism) as (server, zk):
+        first = zk.session_id
+        server.is_silent = True
+        writing = await begun(zk.create("/lost"))
+        server.is_silent, server.refused, mechanism.errors = False, {"a"}, [None, AWAY]
+        server.drop()
+        with pytest.raises(zkwire.ConnectionLostError):
+            await writing
+        await server.until("sasl")
+        server.refused = {"b"}
+        await until_state(zk, CONNECTED)
+        assert (zk.session_id, zk.server) == (first, "a:2181")
 
 
 @in_virtual_time

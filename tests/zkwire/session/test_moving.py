@@ -93,7 +93,9 @@ async def test_a_close_while_the_server_is_being_left_ends_the_session_on_the_co
 @pytest.mark.parametrize("keep_session", [True, False])
 async def test_the_node_of_a_cancelled_create_does_not_stay_in_a_session_that_is_kept(keep_session: bool) -> None:
     async with a_client() as (server, zk), zkwire.connect("c", open_link=server.open_link) as other:
+        _, watch = await zk.exists_and_watch("/e")
         server.is_holding = True
+        watch.cancel()  # no caller waits for the answer
         await given_up(zk.create("/e", ephemeral=True))
         ending = await begun(zk.close(keep_session=keep_session))
         assert not ending.done()

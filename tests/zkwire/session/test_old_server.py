@@ -10,29 +10,19 @@ from tests.support.rogue import Peer, Rogue
 from zkwire import Client, GetData
 from zkwire.testing import Server
 
-_UNKNOWN = {
-    15: "3.5.0",
-    16: "3.5.0",
-    19: "3.5.1",
-    21: "3.5.3",
-    22: "3.6.0",
-    103: "3.6.0",
-    104: "3.6.0",
-    106: "3.6.0",
-    107: "3.7.0",
+# The opcode of each operation, the first version that knows it, and a call.
+VERBS: dict[str, tuple[int, str, Callable[[Client], Awaitable[object]]]] = {
+    "create_and_stat": (15, "3.5.0", lambda zk: zk.create_and_stat("/a")),
+    "reconfig": (16, "3.5.0", lambda zk: zk.reconfig(leaving=1)),
+    "create container": (19, "3.5.1", lambda zk: zk.create("/a", container=True)),
+    "create ttl": (21, "3.5.3", lambda zk: zk.create("/a", ttl=5)),
+    "get_many": (22, "3.6.0", lambda zk: zk.get_many([GetData("/a")])),
+    "get_ephemerals": (103, "3.6.0", lambda zk: zk.get_ephemerals()),
+    "count_descendants": (104, "3.6.0", lambda zk: zk.count_descendants("/a")),
+    "events": (106, "3.6.0", lambda zk: zk.events("/a").__aenter__()),
+    "whoami": (107, "3.7.0", lambda zk: zk.whoami()),
 }
-
-VERBS: dict[str, tuple[int, Callable[[Client], Awaitable[object]]]] = {
-    "create_and_stat": (15, lambda zk: zk.create_and_stat("/a")),
-    "reconfig": (16, lambda zk: zk.reconfig(leaving=1)),
-    "create container": (19, lambda zk: zk.create("/a", container=True)),
-    "create ttl": (21, lambda zk: zk.create("/a", ttl=5)),
-    "get_many": (22, lambda zk: zk.get_many([GetData("/a")])),
-    "get_ephemerals": (103, lambda zk: zk.get_ephemerals()),
-    "count_descendants": (104, lambda zk: zk.count_descendants("/a")),
-    "events": (106, lambda zk: zk.events("/a").__aenter__()),
-    "whoami": (107, lambda zk: zk.whoami()),
-}
+UNKNOWN = {opcode for opcode, *_ in VERBS.values()}
 
 
 async def old(peer: Peer) -> None:
@@ -40,7 +30,7 @@ async def old(peer: Peer) -> None:
     await peer.handshake()
     while True:
         request = await peer.request()
-        if request.opcode in _UNKNOWN:
+        if request.opcode in UNKNOWN:
             await peer.reply(request.xid, err=rogue.UNIMPLEMENTED, zxid=-1)
             return
         await peer.answer(request)
@@ -50,10 +40,10 @@ async def old(peer: Peer) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 async def test_an_unknown_operation_fails_with_the_version_it_needs_and_the_session_lives(verb: str) -> None:
-    opcode, call = VERBS[verb]
+    opcode, version, call = VERBS[verb]
     async with Rogue(old) as server, zkwire.connect(server.hosts) as zk:
         session = zk.session_id
-        with pytest.raises(zkwire.UnimplementedError, match=f"needs ZooKeeper {_UNKNOWN[opcode]} or newer") as refused:
+        with pytest.raises(zkwire.UnimplementedError, match=f"needs ZooKeeper {version} or newer") as refused:
             await call(zk)
         assert refused.value.server == server.hosts
         assert (await zk.get("/a")).data == rogue.DATA

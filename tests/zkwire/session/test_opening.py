@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
-from unittest.mock import patch
+from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -18,7 +18,7 @@ import zkwire
 from tests.support.client import drop, turns
 from tests.support.recipes import until
 from tests.support.virtual_time import a_client, in_virtual_time
-from zkwire.session.opening import Opener
+from zkwire.session.opening import Opener, _first_connected
 from zkwire.testing import Server
 
 NAME = "zk.example"
@@ -91,6 +91,20 @@ async def test_a_refused_address_of_a_name_is_passed_by_at_once() -> None:
                 await zk.ping()
 
 
+async def test_a_slow_address_is_waited_for_when_all_others_have_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, ends = asyncio.get_running_loop(), asyncio.Event()
+
+    async def connect(sock: socket.socket, address: Any) -> None:
+        if address[0] == "127.0.0.2":
+            loop.call_later(0, ends.set)
+            raise ConnectionRefusedError
+        await ends.wait()
+
+    monkeypatch.setattr(loop, "sock_connect", connect)
+    with resolver("127.0.0.1", "127.0.0.2"), patch("zkwire.session.opening._NEXT_ADDRESS_AFTER", 0):
+        (await _first_connected(await Opener()._addresses(NAME, 1))).close()
+
+
 async def test_each_attempt_begins_with_another_address_and_asks_the_resolver_again_pitfall_55() -> None:
     """An address may be connected to and never answer, so that only the next attempt gets past it."""
     opener, seen = Opener(), []
@@ -140,6 +154,7 @@ async def test_a_question_that_hangs_is_asked_again_after_twice_as_long(monkeypa
     with resolver("127.0.0.1") as names:
         names.delay = 20.0
         assert [await questions(at) for at in (0, 29, 30, 89, 90)] == [1, 1, 2, 2, 3]
+        assert all(thread.daemon for thread in {*threading.enumerate()} - before), "the program could not end"
         now, names.delay = 210, 0.0
         assert await opener._addresses(NAME, 1)
         while len({*threading.enumerate()} - before) > 3:
@@ -232,59 +247,31 @@ async def test_what_an_address_has_behind_its_port_is_kept(monkeypatch: pytest.M
 # -- an event loop that is not asyncio's ------------------------------------------------------------------------------
 
 
-class Counting(asyncio.Protocol):
-    """Counts how often it was made known that its connection is gone."""
-
-    made: ClassVar[list["Counting"]] = []
-
-    def __init__(self) -> None:
-        self.losses = 0
-        self.made.append(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.losses += 1
-
-
-class OtherLoop:
-    """What uvloop does in place of asyncio's `create_connection`, when a connection ends while it is being opened.
-
-    It closes the descriptor, but neither the socket object nor the protocol learns of it.
-    Args:
-        ends: When that happens.
-    """
-
-    def __init__(self, ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sock: socket.socket | None = None
-        self._ends = ends
-        Counting.made.clear()
-        monkeypatch.setattr(asyncio, "BaseEventLoop", type(self))
-        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", self._create_connection)
-
-    @property
-    def is_released(self) -> bool:
-        """Whether the socket object does not close its number, which may soon be another file's, once more."""
-        return self.sock is not None and self.sock.fileno() == -1
-
-    async def _create_connection(self, make: Callable[[], Any], *, sock: socket.socket) -> Any:
-        self.sock = sock
-        if self._ends == "before the protocol is made":
-            os.close(sock.fileno())
-            raise ConnectionResetError(self._ends)
-        make()
-        os.close(sock.fileno())
-        raise ConnectionResetError(self._ends)
-
-
-@pytest.mark.parametrize(("ends", "losses"), [("before the protocol is made", []), ("before it is returned", [1])])
+@pytest.mark.parametrize(
+    ("ends", "losses"), [("before the protocol is made", 0), ("before it is returned", 1), ("as it is returned", 0)]
+)
 async def test_a_connection_that_another_event_loop_loses_while_opening_it_is_closed_once_and_reported(
-    ends: str, losses: list[int], monkeypatch: pytest.MonkeyPatch
+    ends: str, losses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Then uvloop closes the descriptor, but neither the socket object nor a protocol not yet returned learns of it."""
+    socks: list[socket.socket] = []
+
+    async def create_connection(make: Callable[[], Any], *, sock: socket.socket) -> tuple[Any, Any]:
+        socks.append(sock)
+        link = None if ends == "before the protocol is made" else make()
+        os.close(sock.fileno())
+        if ends == "as it is returned":
+            return Mock(asyncio.Transport), link  # is_closing() is true
+        raise ConnectionResetError(ends)
+
     async with Server() as server:
-        loop = OtherLoop(ends, monkeypatch)
-        with pytest.raises(ConnectionResetError, match=ends):
-            await Opener()(Counting, "127.0.0.1", server.port)  # type: ignore[arg-type]
-        assert loop.is_released
-        assert [each.losses for each in Counting.made] == losses
+        monkeypatch.setattr(asyncio, "BaseEventLoop", Mock)
+        monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", create_connection)
+        link = Mock()
+        with contextlib.nullcontext() if ends == "as it is returned" else pytest.raises(ConnectionResetError):
+            await Opener()(lambda: link, "127.0.0.1", server.port)
+        assert socks[0].fileno() == -1, "the number may soon be another file's, and must not be closed once more"
+        assert link.connection_lost.call_count == losses
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.client import InOrder
+from tests.support.client import InOrder, cancelled
 from tests.support.recipes import no_task_stays
 from tests.support.virtual_time import in_virtual_time
 from zkwire.session.hosts import Address, Hosts
@@ -61,15 +61,15 @@ async def test_a_server_that_answers_rw_can_write(answer: bytes, can: bool) -> N
         assert servers.asked == [(0, b"isro")]
 
 
-def hosts_of(addresses: list[Address]) -> Hosts:
-    return Hosts(addresses, 1.0, InOrder())
+def searched(addresses: list[Address]) -> tuple[Hosts, "asyncio.Future[Exception]"]:
+    """Return the hosts of a client at `addresses`, and a future of the loss of its link."""
+    return Hosts(addresses, 1.0, InOrder()), asyncio.get_running_loop().create_future()
 
 
 async def test_the_first_server_that_can_write_is_preferred_and_the_present_one_is_not_asked() -> None:
     servers = Servers()
     async with servers.serving(b"rw", b"ro", b"rw", b"rw") as addresses:
-        hosts = hosts_of(addresses)
-        lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        hosts, lost = searched(addresses)
         assert await find_writable(Opener(), hosts, addresses[0], 0.1, lost)
         assert hosts.next() == addresses[2]
         assert [number for number, _ in servers.asked] == [1, 2]
@@ -78,8 +78,7 @@ async def test_the_first_server_that_can_write_is_preferred_and_the_present_one_
 async def test_the_servers_are_asked_again_and_again_until_the_link_is_lost() -> None:
     servers = Servers()
     async with servers.serving(b"rw", b"ro") as addresses:
-        hosts = hosts_of(addresses)
-        lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        hosts, lost = searched(addresses)
         finding = asyncio.create_task(find_writable(Opener(), hosts, addresses[0], 0.02, lost))
         while len(servers.asked) < 3:
             assert not finding.done()
@@ -92,7 +91,6 @@ async def test_the_servers_are_asked_again_and_again_until_the_link_is_lost() ->
 @in_virtual_time
 async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() -> None:
     asked: list[tuple[int, float]] = []
-    lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
     async def refuse(make: object, host: str, port: int) -> Link:
         asked.append((port, asyncio.get_running_loop().time()))
@@ -100,7 +98,7 @@ async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() 
             lost.set_result(ConnectionResetError())
         raise ConnectionRefusedError
 
-    hosts = hosts_of([Address("zk", port) for port in range(3)])
+    hosts, lost = searched([Address("zk", port) for port in range(3)])
     assert not await find_writable(refuse, hosts, Address("zk", 0), 2.0, lost)
     assert [port for port, _ in asked] == [1, 2] * 7
     rounds = [0.0, *(at for port, at in asked if port == 1)]
@@ -114,14 +112,13 @@ async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() 
 async def test_each_of_many_servers_has_a_share_of_the_session_timeout_to_answer_in() -> None:
     """With 60 servers and a timeout of 0.2 s that is 0.01 s, after which the next one is asked."""
     asked: list[float] = []
-    lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
 
     async def silent(make: object, host: str, port: int) -> Link:
         asked.append(asyncio.get_running_loop().time())
         await asyncio.sleep(60.0)
         raise ConnectionRefusedError
 
-    hosts = hosts_of([Address("zk", port) for port in range(60)])
+    hosts, lost = searched([Address("zk", port) for port in range(60)])
     finding = asyncio.create_task(find_writable(silent, hosts, Address("zk", 0), 0.2, lost))
     await asyncio.sleep(0.5)
     lost.set_result(ConnectionResetError())
@@ -132,10 +129,8 @@ async def test_each_of_many_servers_has_a_share_of_the_session_timeout_to_answer
 async def test_a_cancelled_search_leaves_nothing() -> None:
     servers = Servers()
     async with servers.serving(b"rw", None) as addresses:
-        lost: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        finding = asyncio.create_task(find_writable(Opener(), hosts_of(addresses), addresses[0], 10.0, lost))
+        hosts, lost = searched(addresses)
+        finding = asyncio.create_task(find_writable(Opener(), hosts, addresses[0], 10.0, lost))
         while not servers.asked:
             await asyncio.sleep(0.005)
-        finding.cancel()
-        await asyncio.wait({finding})
-        assert finding.cancelled()
+        await cancelled(finding)

@@ -51,7 +51,8 @@ async def test_requests_of_one_turn_leave_in_one_write_and_no_more_than_may_be_i
 @in_virtual_time
 async def test_four_megabytes_of_large_requests_are_in_flight_and_small_ones_behind_them() -> None:
     """The size of a small one does not count, and the next large one waits for room."""
-    async with a_client() as (server, zk):
+    async with a_client(request_limit=6_000_000) as (server, zk):
+        server.strike = lambda wire, sent: zkwire.NoNodeError.code if sent.path == "/largest" else None
         server.is_holding = True
         large = bytes(1_048_000)
         creating = [started(zk.create(f"/large-{number}", large)) for number in range(4)]
@@ -62,6 +63,8 @@ async def test_four_megabytes_of_large_requests_are_in_flight_and_small_ones_beh
         server.release()
         await asyncio.gather(*creating, small, more)
         assert [sent.path for sent in server.requests] == [*first, "/more"]
+        with pytest.raises(zkwire.NoNodeError):  # it is sent alone
+            await zk.set("/largest", bytes(5_000_000))
 
 
 @in_virtual_time
@@ -172,7 +175,7 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
             started(zk.exists_and_watch("/w")),
             started(zk.get_children("/")),
         ]
-        given_up = [started(zk.exists("/given-up")), started(zk.set("/given-up", b""))]
+        given_up = [started(zk.exists_and_watch("/given-up")), started(zk.set("/given-up", b""))]
         waiting = [started(zk.set("/a", b"3")), started(zk.get("/a"))]
         never = await begun(zk.exists("/never"))
         await asyncio.gather(*map(cancelled, [*given_up, never]))
@@ -211,9 +214,11 @@ async def test_when_the_connection_breaks_each_call_in_flight_is_settled_once_an
 async def test_a_read_with_a_watch_that_was_given_up_is_no_reason_to_keep_another_watch(when: str) -> None:
     """The server's watch stays while a request for it is under way: this one has no answer to wait for."""
     async with a_client(max_in_flight=1) as (server, zk):
+        _, watch = await zk.exists_and_watch("/w")
         server.is_holding = True
         if when != "in flight":
             first = await begun(zk.get("/"))
+        watch.cancel()
         asking = [started(zk.exists_and_watch("/a")) for _ in range(100 if when == "one of many" else 1)]
         await turns()
         await asyncio.gather(*map(cancelled, asking))

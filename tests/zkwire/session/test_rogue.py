@@ -8,7 +8,7 @@ import pytest
 
 import zkwire
 from tests.support import rogue
-from tests.support.client import InOrder, memory_below
+from tests.support.client import InOrder, cancelled, memory_below
 from tests.support.rogue import Behaviour, Peer, Rogue
 from tests.zkwire.session.test_xids import OneToken
 from zkwire import SessionState
@@ -60,8 +60,7 @@ async def test_a_sasl_token_that_is_too_large_is_refused_unprinted(step: int, ca
     async with Rogue(talkative) as bad:
         connecting = asyncio.ensure_future(zkwire.connect(bad.hosts, sasl=zkwire.DigestMD5("bob", "hidden")))
         await bad.connected(2)
-        connecting.cancel()
-        await asyncio.wait({connecting})
+        await cancelled(connecting)
     assert f"a SASL token of {size} bytes" in caplog.text
     assert len(caplog.text) < 10_000
 

@@ -13,7 +13,7 @@ import pytest
 import zkwire
 import zkwire.testing
 from tests.support.client import states_until
-from tests.support.virtual_time import Server, a_client, in_virtual_time
+from tests.support.virtual_time import Server, a_client, in_virtual_time, now
 from zkwire import SessionState
 
 T = TypeVar("T")
@@ -90,6 +90,12 @@ async def test_a_client_that_gives_up_while_the_exchange_fails_for_now_leaves_no
         server.drop()
         await zk.sync("/")
         assert zk.session_id == session  # which the caller knows
+    server.strike = lambda wire, sent: False if sent.name == "sasl" else None
+    start = now()
+    with pytest.raises(TimeoutError, match="a:2181: no answer yet"):
+        await zkwire.connect("a", open_link=server.open_link, sasl=Slow(), within=1.0)
+    assert now() - start == pytest.approx(1.0, abs=0.01)
+    assert not server.machine.sessions.by_id
 
 
 @in_virtual_time

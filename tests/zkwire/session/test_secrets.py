@@ -12,7 +12,7 @@ import pytest
 
 import zkwire
 from tests.support import rogue
-from tests.support.client import drop
+from tests.support.client import cancelled, drop
 from tests.support.planted import Watch, planted, shows
 from tests.support.rogue import Peer, Rogue
 from zkwire import DigestMD5
@@ -212,8 +212,7 @@ async def test_ids_and_nonces_come_from_the_system_unless_a_generator_is_given(
     async with Rogue(challenging) as server, asyncio.timeout(20):
         connecting = asyncio.ensure_future(zkwire.connect(server.hosts, sasl=DigestMD5("bob", SECRET), rng=rng))
         await server.requested(102, 2)
-        connecting.cancel()
-        await asyncio.wait({connecting})
+        await cancelled(connecting)
     async with Server() as memory, zkwire.connect(memory.hosts, rng=rng) as zk:
         assert zk.unique_id().endswith("000000000007") is not given
     assert set(nonces) == {not given}

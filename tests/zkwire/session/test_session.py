@@ -10,7 +10,7 @@ import pytest
 import zkwire
 from tests.support.client import InOrder, begun, given_up, turns
 from tests.support.recipes import until_state
-from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, now, tasks
+from tests.support.virtual_time import Sent, Server, Wire, a_client, block, in_virtual_time, now, tasks
 from zkwire import AuthFailedError, SessionClosedError, SessionExpiredError, SessionState
 from zkwire.session.transport import Link
 from zkwire.testing.memory.machine import Settings
@@ -120,17 +120,40 @@ async def test_a_server_that_was_taken_from_the_list_while_it_was_connected_to_i
 
 
 @in_virtual_time
-async def test_a_connection_that_breaks_while_it_is_opened_is_followed_by_another() -> None:
+@pytest.mark.parametrize("when", ["while it is opened", "once it is opened"])
+async def test_a_connection_that_breaks_at_once_is_followed_by_another(
+    when: str, caplog: pytest.LogCaptureFixture
+) -> None:
     server = Server()
 
     async def open_link(make: Callable[[], Link], host: str, port: int) -> Link:
-        if host == "a":
+        if host == "a" and when == "while it is opened":
             make()
-            raise ConnectionResetError("while it is opened")
-        return await server.open_link(make, host, port)
+            raise TimeoutError(when)
+        link = await server.open_link(make, host, port)
+        if host == "a":
+            server.drop(TimeoutError(when))
+        return link
 
     async with zkwire.connect("a,b", open_link=open_link, rng=InOrder(1)) as zk:
         assert zk.server == "b:2181"
+    assert f"no session with a:2181: TimeoutError: {when}" in caplog.messages
+
+
+@in_virtual_time
+async def test_a_session_that_begins_in_the_last_moment_of_an_attempt_is_kept() -> None:
+    """The event loop is blocked: it sees the answer and the end of the attempt in one turn."""
+    server, blocked = Server(), iter([0.0, 6.0])
+
+    def latency() -> float:
+        block(next(blocked, 0.0))
+        return 0.0
+
+    server.latency = latency
+    async with zkwire.connect("a,b", open_link=server.open_link) as zk:
+        await zk.ping()
+        assert server.names("ping", "sync") == ["connect", "connect"]
+        assert list(server.machine.sessions.by_id) == [zk.session_id]
 
 
 # -- credentials ------------------------------------------------------------------------------------------------------
@@ -210,13 +233,15 @@ async def test_a_client_whose_task_is_cancelled_from_outside_is_closed(has_serve
 async def test_closing_asks_for_the_end_once_and_waits_for_its_answer(keep_session: bool, last: str) -> None:
     async with a_client() as (server, zk):
         await zk.create("/e", ephemeral=True)
+        _, watch = await zk.exists_and_watch("/e")
         server.is_holding = True
         reading = asyncio.ensure_future(zk.get("/e"))
         await server.until("getData")
         certain = zk.certain_until
         closing = [asyncio.ensure_future(zk.close(keep_session=keep_session)) for _ in range(2)]
         await asyncio.sleep(1.0)
-        assert server.names() == ["create", "getData", last]
+        watch.cancel()
+        assert server.names() == ["create", "exists", "getData", last]
         assert not [task for task in [reading, *closing] if task.done()]
         # A session that is about to end is not certain any more.
         assert zk.certain_until == (certain if keep_session else float("-inf"))

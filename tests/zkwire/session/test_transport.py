@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.loop import Machine
+from tests.support.client import turns
 from tests.support.virtual_time import block, in_virtual_time
 from zkwire.errors import ProtocolError
 from zkwire.session.transport import Link, LinkOwner
@@ -125,6 +126,9 @@ async def test_a_link_that_is_being_left_stays_blocked_whatever_its_socket_does(
     link.stay()
     assert not link.is_blocked
     link.pause_writing()
+    link.leave()
+    link.stay()
+    assert link.is_blocked
     link.resume_writing()
     assert (link.is_blocked, owner.writable) == (False, 1)
     link.leave()
@@ -232,8 +236,7 @@ async def test_a_link_that_is_lost_while_it_decodes_a_large_reply_goes_on_no_mor
         owner.leaves = True
         read(link, data)
     seen = len(owner.arrived)
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turns()
     assert socket.is_aborted
     assert socket.calls == ["pause"] * (when != "before the first step")  # a closed socket is left alone
     assert len(owner.arrived) - seen == (1 if when == "with the reply" else 0)
@@ -245,8 +248,7 @@ async def test_a_large_reply_that_cannot_be_decoded_is_the_reason_of_a_loss() ->
     _, data = a_large_reply(link)
     at = data.index(b"%040d" % 9_000) - 4
     read(link, data[:at] + b"\xff\xff\xff\xff" + data[at + 4 :])
-    for _ in range(5):
-        await asyncio.sleep(0)
+    await turns()
     assert socket.is_aborted
     assert "resume" not in socket.calls
     link.connection_lost(None)

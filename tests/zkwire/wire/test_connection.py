@@ -524,15 +524,15 @@ def test_a_session_is_proven_by_a_sync_or_if_its_last_write_is_old_by_a_transact
     assert connection.certainty.due(Upkeep.CERTAIN) == math.inf  # one at a time
 
 
-def test_a_transaction_that_was_refused_inside_proves_nothing_pitfall_87() -> None:
-    for code, until in [(0, TIMEOUT + 1.0), (-101, TIMEOUT), (-112, TIMEOUT)]:
+def test_a_transaction_that_was_refused_proves_nothing_pitfall_87() -> None:
+    for code, err, until in [(0, 0, TIMEOUT + 1.0), (-101, 0, TIMEOUT), (-112, 0, TIMEOUT), (0, -101, TIMEOUT)]:
         connection = _opened(now=0.0)
         connection.certainty = certainty = _certainty()
         for at in (1.0, 1.0 + 0.31 * TIMEOUT):
             certainty.answered(at, at, AckLevel.LEADER)
         _sent(connection, MultiRequest([r.CheckVersionRequest("/", -1)]), now=0.5 * TIMEOUT)
         result = struct.pack(">i?i", -1 if code else 13, False, code) + (struct.pack(">i", code) if code else b"")
-        connection.receive(_reply(1, result + struct.pack(">i?i", -1, True, -1)), 0.5 * TIMEOUT)
+        connection.receive(_reply(1, result + struct.pack(">i?i", -1, True, -1), err=err), 0.5 * TIMEOUT)
         assert certainty.until == until
         assert connection.is_session_over is (code == -112)
 
@@ -599,11 +599,14 @@ def test_a_large_frame_that_comes_slowly_takes_bounded_memory() -> None:
     assert left < 100_000
 
 
-@pytest.mark.parametrize(
+each_set_watches = pytest.mark.parametrize(
     "request_",
     [r.SetWatchesRequest(2, ["/a"], [], []), r.SetWatches2Request(2, ["/a"], [], [], ["/b"], [])],
     ids=["SetWatches", "SetWatches2"],
 )
+
+
+@each_set_watches
 def test_the_reply_to_set_watches_does_not_raise_last_zxid_pitfall_71(request_: r.Request[Any]) -> None:
     """The next chunk may still be unanswered.  If the connection breaks now, it must be asked for from the same zxid:
     from a newer one the server would fire no watch whose node has changed meanwhile.
@@ -619,11 +622,7 @@ def test_the_reply_to_set_watches_does_not_raise_last_zxid_pitfall_71(request_: 
     assert connection.last_zxid == 5
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [r.SetWatchesRequest(2, ["/a"], [], []), r.SetWatches2Request(2, ["/a"], [], [], ["/b"], [])],
-    ids=["SetWatches", "SetWatches2"],
-)
+@each_set_watches
 def test_behind_a_refused_set_watches_no_reply_raises_last_zxid(request_: r.Request[Any]) -> None:
     """Its watches are not set, so their events are missing: the next connection must set them from the same zxid."""
     connection = _opened(last_zxid=2)

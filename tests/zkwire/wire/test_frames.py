@@ -39,20 +39,6 @@ def test_a_stream_that_ends_anywhere_gives_its_complete_frames_and_knows_if_it_e
     assert (reader.held, reader.error) == (len(stream) - len(_framed(whole)), None)
 
 
-@pytest.mark.parametrize("size", [0, 1, 8, LIMIT])
-def test_a_frame_with_one_byte_less_or_more_is_cut_out_as_any_other(size: int) -> None:
-    frame = bytes(range(size))
-    stream = _framed([frame])
-    for cut in range(len(stream)):
-        reader = FrameReader(LIMIT)
-        assert (reader.feed(stream[:cut]), reader.held) == ([], cut)
-        assert (reader.feed(stream[cut:]), reader.held) == ([frame], 0)
-        assert reader.feed(stream) == [frame]
-        assert (reader.feed(stream + stream[:cut]), reader.held) == ([frame], cut)
-        assert (reader.feed(stream[cut:] + stream), reader.held) == ([frame, frame], 0)
-        assert [reader.feed(bytes([byte])) for byte in stream] == [[]] * (len(stream) - 1) + [[frame]]
-
-
 def test_a_large_frame_in_small_pieces_is_joined_once() -> None:
     """Joined again for each piece, a frame of 64 MiB would take minutes."""
     stream = _framed([bytes(100_000)])

@@ -170,9 +170,11 @@ def test_bytes_after_a_bad_length_are_no_frames() -> None:
     assert "a frame of -1 bytes" in str(made.error)
 
 
-def test_a_large_frame_under_a_wrong_xid_ends_the_connection() -> None:
+@pytest.mark.parametrize("has_calls", [True, False])
+def test_a_large_frame_under_a_wrong_xid_ends_the_connection(has_calls: bool) -> None:
     made = _open()
-    _read(made)
+    if has_calls:
+        _read(made)
     assert made.receive(_framed(9, bytes(stepwise.LARGE + 1)), 2.0) == []
     assert "xid 9" in str(made.error)
 
@@ -180,9 +182,11 @@ def test_a_large_frame_under_a_wrong_xid_ends_the_connection() -> None:
 def test_a_large_refusal_ends_its_call_and_not_the_connection() -> None:
     made = _open()
     first, second = _read(made)
-    body = bytes(stepwise.LARGE)
+    body = b"/" * stepwise.LARGE
     refusal = struct.pack(">iiqi", 16 + len(body), 1, 1, -101) + body
-    assert made.receive(refusal + _framed(2, GetChildrenReply(["b"]).encode()), 2.0) == [first, second]
+    event = _framed(-1, struct.pack(">iii", 3, 3, len(body)) + body)
+    answer = _framed(2, GetChildrenReply(["b"]).encode())
+    assert made.receive(event + refusal + answer, 2.0) == [Notification(3, body.decode(), 1), first, second]
     assert (first.code, first.reply, second.reply) == (-101, None, GetChildrenReply(["b"]))
 
 

@@ -51,14 +51,6 @@ def test_a_request_is_stuck_after_a_whole_timeout_at_its_first_tick() -> None:
     assert progress.is_stuck(call, 0, 112.0, TIMEOUT)
 
 
-def test_the_next_request_has_the_whole_time() -> None:
-    progress, first, second = timing.Progress(), object(), object()
-    assert not progress.is_stuck(first, 0, 0.0, TIMEOUT)
-    assert not progress.is_stuck(second, 0, 9.0, TIMEOUT)
-    assert not progress.is_stuck(second, 0, 18.9, TIMEOUT)
-    assert progress.is_stuck(second, 0, 19.0, TIMEOUT)
-
-
 def test_a_frame_that_grows_by_enough_begins_the_count_again() -> None:
     progress, call = timing.Progress(), object()
     assert not progress.is_stuck(call, 100, 0.0, TIMEOUT)
