@@ -51,7 +51,7 @@ async def test_a_sasl_token_that_is_too_large_is_refused_unprinted(step: int, ca
     async def talkative(peer: Peer) -> None:
         await peer.handshake()
         for _ in range(step):
-            token = challenge + b'"'
+            token = challenge.ljust(size - 2, b"a") + b'"'  # the largest that is accepted
             await peer.reply((await peer.first_request()).xid, struct.pack(">i", len(token)) + token)
         token = challenge + b"a" * (size - len(challenge) - 1) + b'"'
         await peer.reply((await peer.first_request()).xid, struct.pack(">i", len(token)) + token)
