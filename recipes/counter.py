@@ -224,7 +224,7 @@ class Counter:
                 # No write shows that the value is the newest, and the server that was asked may lag.
                 if is_synced:
                     return totals
-                await until_answered(self._zk, lambda: self._zk.sync(self.path), repeats=True)
+                await until_answered(self._zk, lambda: self._zk.sync(self.path))
                 is_synced = True
             elif await self._writer.write(encoded(values[-1], self.size, self.path), version):
                 self._known = values[-1], version + 1

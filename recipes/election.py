@@ -119,7 +119,7 @@ class Term(Lease):
 
     def _abandon(self) -> None:
         """Start to resign, unless the body is entered and resigns at its end; called when the caller dropped Terms."""
-        if not self.is_over and not self._is_entered:
+        if not self._is_entered:
             # The event loop has a strong reference to this task through the answer that it waits for.
             asyncio.get_running_loop().create_task(self.release())
 

@@ -356,7 +356,7 @@ class Partitioner(BackgroundBlock, Generic[P]):
                     members = change.result()
                     change = next_change()
                     latest = latest or loop.time() + _MOST_SETTLING * self._settle
-                if latest is not None and (not changed or loop.time() >= latest):
+                else:
                     latest = None
                     try:
                         ours = self._share(self._weights(members))

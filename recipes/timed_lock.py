@@ -47,7 +47,6 @@ class TimedLease(Lease):
         # until when the lease may be held once the server has answered it, on the lease's clock.
         self._extensions: dict[asyncio.Timeout, float] = {}
         self._is_believed = True  # no limit without a proof has been written
-        self._own_write: asyncio.Task[None] | None = None
         super().__init__(zk, ticket)
         self._alarm = self._loop.call_later(min(limit, _LOOK_EVERY), self._check_limit)
         self._own_write = self._loop.create_task(self._write_limit())
@@ -155,9 +154,7 @@ class TimedLease(Lease):
 
     def _on_end(self) -> None:
         self._alarm.cancel()
-        # Not the task that runs: it is the one that has found the loss, and raises it.
-        if self._own_write is not None and self._own_write is not asyncio.current_task():
-            self._own_write.cancel()
+        self._own_write.cancel()
         # A timeout, not task.cancel(): `extend` runs in the caller's task, which may be cancelled at the same moment,
         # for the same loss or from elsewhere.  asyncio.timeout takes back its own cancellation only.
         bounds, self._extensions = self._extensions, {}

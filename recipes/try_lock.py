@@ -139,7 +139,7 @@ class TryLock(Locking[Lease]):
                 except zkwire.NodeExistsError:
                     return None
                 except zkwire.NoNodeError:
-                    await until_answered(zk, make_parents, repeats=True)
+                    await until_answered(zk, make_parents)
                 except zkwire.InvalidACLError:
                     if not was_refused(zk, acl):
                         raise

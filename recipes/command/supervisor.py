@@ -150,7 +150,7 @@ class Supervisor:
             ready = {key.fileobj for key, _ in selector.select(self._group.time_to_sleep() if self._group else None)}
             if self._woken in ready:
                 self._woken.recv(4096)
-            if self._orders in ready and not self._is_orphan and not self._take_orders():
+            if self._orders in ready and not self._take_orders():
                 self._is_orphan = True
                 selector.unregister(self._orders)
             self._reap()

@@ -161,8 +161,7 @@ class DoubleBarrier:
                 if self._own not in names:
                     names = await self._create_own()
                     await warn_if_wider(self._zk, self.path, self._acl)
-                wait = partial(self._wait_for_round, names, bound)
-                begun = await until_answered(self._zk, wait, repeats=True, renews=False)
+                begun = await self._wait_for_round(names, bound)
             if begun is not None:
                 return begun
 
@@ -191,7 +190,7 @@ class DoubleBarrier:
         return names, begun
 
     async def _create_own(self) -> list[str]:
-        """Create our node and list the children, in one round trip; return the names of the children."""
+        """Create our node and list the children, in one round trip; return the names, none if the list was refused."""
         self._unique = f"{self._zk.unique_id()}-of-{self.count}-"
         path = join_path(self.path, self._unique)
         own = zkwire.Create(path, ephemeral=True, sequential=True, acl=self._fixed_acl, recover=True)
@@ -204,11 +203,7 @@ class DoubleBarrier:
                 raise created
             path, stat = created
             self._own, self._session_id = path.rpartition("/")[2], stat.ephemeral_owner
-            if isinstance(names, list) and self._own in names:
-                return names
-            # The list was refused, or a lost connection was followed by a server that has not seen our node yet.
-            await self._zk.sync(self.path)
-            return await self._list()
+            return names if isinstance(names, list) else []
 
     async def _wait_for_round(self, names: list[str], bound: Bound) -> Round | None:
         """Wait for a round with us in it, and return it; None when our node is gone.
@@ -216,15 +211,15 @@ class DoubleBarrier:
         Args:
             names: The names of the children, as listed after our own node was created.
         """
-        while self._own in names and self._session_id == self._zk.session_id:
+        while self._own in names:
             await self._check_count(names)
             with WatchSet() as watches:
                 if READY not in names:
                     if (members := await self._next_round(names)) is not None:
                         if await self._begin_round(members) and self._own in members:
                             return members
-                    elif not await self._wait_for_ready(watches, bound):
-                        return None
+                    else:
+                        await self._wait_for_ready(watches, bound)
                 (ready,) = await read(self._zk, GetData(self._ready, into=watches))
                 found = members_in(ready)
                 if found is not None and self._own in found and is_round(found):
@@ -296,25 +291,23 @@ class DoubleBarrier:
         there = set(names) - self._no_members
         return [name for name in entered if name in there]
 
-    async def _wait_for_ready(self, watches: WatchSet, bound: Bound) -> bool:
-        """Wait until a round begins; return False when our own node is gone."""
+    async def _wait_for_ready(self, watches: WatchSet, bound: Bound) -> None:
+        """Wait until a round begins or our own node is gone."""
         bound.must_wait()
         stat, _ = await self._zk.exists_and_watch(self._ready, into=watches)
-        if stat is None:
-            if not await self._ephemeral([self._own], watches):
-                return False
+        if stat is None and await self._ephemeral([self._own], watches):
             await watches.next()
-        return True
 
     async def _begin_round(self, members: Round) -> bool:
         """Create `ready`, unless a member has left or another one has created it; return whether this one has.
 
-        The transaction also increments the version of the barrier's node, for `_end_round`, and keeps its data.
+        The transaction also increments the version of the barrier's node, for `_end_round`, and keeps its data.  It is
+        carried out in the session of our node only: the node of a former session will be gone soon.
         """
         node = result((await read(self._zk, GetData(self.path)))[0])
         if node is None:
             return False
-        transaction = self._zk.transaction()
+        transaction = self._zk.transaction(session_id=self._session_id)
         for name in members:
             transaction.check(join_path(self.path, name))
         transaction.create(self._ready, "\n".join(members).encode(), acl=self._fixed_acl)

@@ -189,9 +189,8 @@ async def test_the_loss_of_one_lock_while_a_later_one_is_awaited_starts_again() 
     async with scene(P) as stage:
         c = await Lock(stage.other, f"{P}/c").acquire()
         waiting = asyncio.create_task(multi(stage.zk, P).acquire())
-        await until(
-            lambda: watch_count(stage.zk) == 4
-        )  # the two nodes that it holds, its ticket in /c and the ticket before
+        # The two nodes that it holds, its ticket in /c and the ticket before.
+        await until(lambda: watch_count(stage.zk) == 4)
         (ticket,) = await line(stage.other, f"{P}/a")
         await stage.other.delete(f"{P}/a/{ticket}")
         async with Lock(stage.other, f"{P}/a"):

@@ -3,9 +3,10 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from fractions import Fraction
+from functools import partial
 from hashlib import blake2b
 from math import ceil, floor
 from random import Random
@@ -20,15 +21,12 @@ from recipes import Group, LockLostError, Partitioner
 from recipes.group import Member
 from recipes.partitioner import division, fingerprint, point_counts
 from tests.recipes.plays.others import only_containers
-from tests.support.client import turns
-from tests.support.clock import Clock
-from tests.support.everywhere import Scene, below, scene
+from tests.support.client import Server, turns
+from tests.support.everywhere import below, scene
 from tests.support.recipes import body_raises, expire, until, until_armed, until_watches
+from tests.support.virtual_time import a_client, block, in_virtual_time
 from zkwire import Client
 from zkwire.testing import RealServer
-
-STAYS = ["members", "locks", "locks/*"]
-
 
 # -- the division -----------------------------------------------------------------------------------------------------
 
@@ -73,6 +71,7 @@ def test_the_division_stays_what_it_is(partitions: int, weight: int, sizes: dict
 
 def test_great_weights_of_many_members_do_not_make_the_ring_large() -> None:
     assert point_counts({"a": 1, "b": 3, "c": 999}) == {"a": 64, "b": 192, "c": 1024}
+    assert point_counts(dict.fromkeys("abcdefgh", 16)) == dict.fromkeys("abcdefgh", 1024)
     assert point_counts({str(n): 16 if n else 1 for n in range(501)}) == {str(n): 64 if n else 4 for n in range(501)}
 
 
@@ -126,9 +125,8 @@ class Worker:
         alone: bool = True,
         **given: Any,
     ) -> None:
-        self.alone = (
-            alone  # False where the server ends a session early: its client cannot know that it has lost its locks
-        )
+        # False where the server ends a session early: its client cannot know that it has lost its locks.
+        self.alone = alone
         self.partitioner = Partitioner(zk, path, partitions, settle=settle, **given)
         self.holders = holders
         self.held: frozenset[Any] = frozenset()
@@ -166,16 +164,15 @@ async def until_all_held(holders: dict[object, Worker], *workers: Worker) -> Non
         for worker in workers:
             if worker.task.done():
                 worker.task.result()
-        return (
-            all(len(worker.held) in (share, share + bool(4 % len(workers))) for worker in workers) and len(holders) == 4
-        )
+        sizes = {len(worker.held) for worker in workers}
+        return sizes <= {share, share + bool(4 % len(workers))} and len(holders) == 4
 
     await until(reached)
 
 
-async def test_partitions_are_divided_as_members_come_and_go(zookeeper: RealServer, path: str) -> None:
+async def test_partitions_are_divided_as_members_come_and_go(each_server: Server, path: str) -> None:
     """Pitfall 25."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as zk2:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as zk2:
         holders: dict[object, Worker] = {}
         one = Worker(zk, path, holders)
         await until_all_held(holders, one)
@@ -189,7 +186,7 @@ async def test_partitions_are_divided_as_members_come_and_go(zookeeper: RealServ
         assert await zk.get_children(f"{path}/members") == []
         for number in range(4):
             assert await zk.get_children(f"{path}/locks/{number}") == []
-        await until_watches(zookeeper, 0)
+        await until_watches(each_server, 0)
 
 
 async def test_shares_are_as_large_as_the_weights_and_a_taken_name_is_left(zookeeper: RealServer, path: str) -> None:
@@ -288,6 +285,17 @@ async def test_partitions_are_handed_back_when_the_body_asks_for_the_next_set() 
         assert len(await waiting) > 2
 
 
+@in_virtual_time
+async def test_a_partition_is_handed_over_before_a_body_asks_and_given_only_while_its_lock_is_certain() -> None:
+    async with a_client() as (_, zk), Partitioner(zk, "/p", "ab", settle=0.0) as mine:
+        await asyncio.sleep(1.0)  # of virtual time: it holds both by now
+        async with Partitioner(zk, "/p", "ab", settle=0.0) as other:
+            assert len(await anext(other)) == 1
+            block(60.0)
+            for partition in await anext(mine):
+                mine.lease(partition).check()
+
+
 @pytest.mark.limit(20)
 async def test_a_partition_whose_lock_is_lost_is_left_out_once_and_comes_back() -> None:
     async with scene() as stage, Partitioner(stage.zk, stage.path, ["only"], settle=0.0) as mine:
@@ -342,69 +350,38 @@ async def test_the_block_is_cancelled_when_another_session_has_taken_the_name() 
         assert await Group(stage.other, f"{stage.path}/members").members() == {"me": b""}
 
 
-class Settling:
-    """A member that waits for its first partitions, while others come and go and time passes."""
-
-    def __init__(self, stage: Scene, mine: Partitioner[str], clock: Clock) -> None:
-        self.given = asyncio.create_task(mine.__anext__())
-        self._stage = stage
-        self._clock = clock
-        self._others = Group(stage.other, f"{stage.path}/members")
-        self._other: Member | None = None
-
-    async def passes(self, seconds: float) -> None:
-        await self._clock.passes(seconds)
-        await self.has_heard_of_everything()
-
-    async def another_comes_or_goes(self) -> None:
-        if self._other is None:
-            self._other = await self._others.join("other", fingerprint(["a", "b"]))
-        else:
-            await self._other.leave()
-            self._other = None
-        await self.has_heard_of_everything()
-
-    async def has_heard_of_everything(self) -> None:
-        """Wait until the member has read what has changed, and has acquired the locks that it wants by then."""
-        for _ in range(8):
-            await self._stage.zk.ping()
-
-
 @asynccontextmanager
-async def settling(monkeypatch: pytest.MonkeyPatch, settle: float) -> AsyncIterator[Settling]:
-    async with scene(session_timeout=40.0) as stage:
-        clock = Clock(monkeypatch)
-        async with Partitioner(stage.zk, stage.path, ["a", "b"], name="me", settle=settle) as mine:
-            play = Settling(stage, mine, clock)
-            await play.has_heard_of_everything()
-            yield play
-            play.given.cancel()
-            await asyncio.wait([play.given])
+async def settling() -> AsyncIterator[tuple[asyncio.Task[frozenset[str]], Callable[[], Awaitable[Member]]]]:
+    """A member that waits for its first partitions, and a function by which another one comes."""
+    async with a_client() as (_, zk), Partitioner(zk, "/p", ["a", "b"], name="me", settle=2.0) as mine:
+        given = asyncio.create_task(mine.__anext__())
+        yield given, partial(Group(zk, "/p/members").join, "other", fingerprint(["a", "b"]))
+        assert given.done()
+        assert await given == frozenset(division(["a", "b"], {"me": 1, "other": 1})["me"])
 
 
-async def test_partitions_are_divided_when_the_members_have_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with settling(monkeypatch, 2.0) as play:
-        await play.passes(1.5)
-        await play.another_comes_or_goes()
-        await play.passes(1.5)
-        assert not play.given.done()
-        await play.passes(0.6)
-        assert await play.given == frozenset(division(["a", "b"], {"me": 1, "other": 1})["me"])
+@in_virtual_time
+async def test_partitions_are_divided_when_the_members_have_settled() -> None:
+    async with settling() as (given, another_comes):
+        await asyncio.sleep(1.9)
+        await another_comes()
+        await asyncio.sleep(1.9)
+        assert not given.done()
+        await asyncio.sleep(0.2)
 
 
-@pytest.mark.limit(60)  # of which this test lets 20 seconds pass at once
-async def test_members_that_never_settle_delay_a_division_ten_settling_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with settling(monkeypatch, 2.0) as play:
-        for _ in range(12):  # 18 seconds
-            await play.another_comes_or_goes()
-            await play.passes(1.5)
-            assert not play.given.done()
-        await play.another_comes_or_goes()
-        await play.passes(1.5)
-        assert not play.given.done()  # 19.5 seconds
-        await play.another_comes_or_goes()
-        await play.passes(0.6)
-        assert await play.given == {"a", "b"}
+@in_virtual_time
+async def test_members_that_never_settle_delay_a_division_ten_settling_times() -> None:
+    async with settling() as (given, another_comes):
+        for _ in range(6):  # 19.2 seconds
+            other = await another_comes()
+            await asyncio.sleep(1.6)
+            await other.leave()
+            await asyncio.sleep(1.6)
+        await another_comes()
+        await asyncio.sleep(0.7)
+        assert not given.done()
+        await asyncio.sleep(0.2)
 
 
 async def test_every_partition_is_held_while_members_have_different_lists(caplog: pytest.LogCaptureFixture) -> None:

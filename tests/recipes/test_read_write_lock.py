@@ -1,7 +1,6 @@
 """The read/write lock: which leases exclude each other, their order, their requests, and what one task may ask for."""
 
 import asyncio
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from tests.support.everywhere import no_watch_stays, scene
 from tests.support.locks import release, start_waiting, taken, two_clients
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
-from tests.support.recipes import body_raises, line, no_task_stays, outcome, until, until_armed, until_line
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, proxied, until, until_armed, until_line
 from zkwire import Client
 from zkwire.testing import RealServer, Server
 
@@ -154,10 +153,7 @@ def replies(proxy: Proxy, since: int) -> list[str]:
 
 async def test_readers_get_events_of_the_last_writer_before_them_only(zookeeper: RealServer, path: str) -> None:
     """No herd: while another writer is between, none of the readers could do anything."""
-    async with AsyncExitStack() as stack:
-        proxy = await stack.enter_async_context(Proxy(zookeeper.hosts))
-        zk = await stack.enter_async_context(zkwire.connect(zookeeper.hosts))
-        zk2 = await stack.enter_async_context(zkwire.connect(proxy.hosts))
+    async with proxied(zookeeper) as (proxy, zk, zk2):
         first = await ReadWriteLock(zk, path).write().acquire()
         second = await start_waiting(zk, ReadWriteLock(zk, path).write(), 2)
         mark = proxy.mark()
@@ -250,6 +246,8 @@ async def test_a_lost_write_lease_cannot_be_downgraded(how: str) -> None:
             await other.delete(lease.path)
         with pytest.raises(LockLostError):
             await lease.downgrade()
+        with pytest.raises(LockLostError):
+            lease.check()
         await lease.release()
         async with ReadWriteLock(other, "/rw").write():
             pass
@@ -298,7 +296,7 @@ async def test_a_downgrade_that_the_server_refuses_lets_no_reader_in_and_can_be_
 async def test_preferred_readers_get_in_while_writers_wait() -> None:
     async with two_clients() as (zk, other):
         rw = ReadWriteLock(zk, "/rw", prefer="readers")
-        first = await rw.read().acquire()
+        first = await (await rw.write().acquire()).downgrade()
         writers = [asyncio.create_task(ReadWriteLock(other, "/rw", prefer="readers").write().acquire()) for _ in "12"]
         await until_line(zk, "/rw/writers", 2)
         await other.ping()
@@ -310,9 +308,7 @@ async def test_preferred_readers_get_in_while_writers_wait() -> None:
         done, _ = await asyncio.wait(writers, return_when=asyncio.FIRST_COMPLETED)
         lease = done.pop().result()
         assert await rw.write().try_acquire() is None
-        reader = asyncio.create_task(
-            rw.read().acquire()
-        )  # its ticket is before that of the second writer, which has none
+        reader = asyncio.create_task(rw.read().acquire())  # its ticket is before the one of the second writer
         await until_tickets(zk, "/rw", 2)
         await lease.release()
         for task in (reader, *writers):
@@ -332,7 +328,7 @@ async def test_preferred_writers_get_in_before_readers_that_came_earlier() -> No
         lease = await second
         assert not reader.done()
         await lease.release()
-        await (await reader).release()
+        await release(await reader, await rw.read().acquire(within=5))
 
 
 async def test_a_reader_waits_for_the_last_of_several_preferred_writers_only() -> None:

@@ -8,10 +8,11 @@ import pytest
 
 import zkwire
 from recipes import PermitsError, Semaphore
+from tests.support.client import Server as AnyServer
 from tests.support.everywhere import scene
 from tests.support.locks import release, start_waiting, taken, two_clients, watch_count
 from tests.support.proxy import Proxy
-from tests.support.recipes import line, outcome, until, until_armed, until_line
+from tests.support.recipes import line, outcome, proxied, until, until_armed, until_line
 from zkwire import Client
 from zkwire.testing import RealServer, Server
 
@@ -42,13 +43,9 @@ async def test_as_many_as_the_permits_hold_and_the_next_waits(zookeeper: RealSer
 # -- several at once --------------------------------------------------------------------------------------------------
 
 
-async def test_several_permits_at_once_are_all_had_or_none_in_ticket_order(zookeeper: RealServer, path: str) -> None:
+async def test_several_permits_at_once_are_all_had_or_none_in_ticket_order(each_server: AnyServer, path: str) -> None:
     """`acquire(permits=n)` gets all n permits or none, in the order of the tickets."""
-    async with (
-        Proxy(zookeeper.hosts) as proxy,
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(proxy.hosts) as other,
-    ):
+    async with proxied(each_server) as (proxy, zk, other):
         mine, theirs = Semaphore(zk, path, 3), Semaphore(other, path, 3)
         lease, second = await mine.acquire(), await theirs.acquire()
         assert await mine.try_acquire(permits=2) is None
@@ -177,9 +174,10 @@ async def test_while_the_node_has_no_number_the_own_one_says_which_tickets_hold(
         for permits, holders in ((2, 2), (4, 3), (None, 0)):
             found = await Semaphore(zk, "/s", permits).contenders()
             assert [each.owns for each in found] == [True] * holders + [False] * (3 - holders)
-        await other.set("/s", b"1")
-        found = await Semaphore(zk, "/s", 2).contenders()
-        assert [each.owns for each in found] == [True, False, False]
+        for stored, holders in ((b"1", 1), (b"2147483647", 3)):
+            await other.set("/s", stored)
+            found = await Semaphore(zk, "/s", 2).contenders()
+            assert [each.owns for each in found] == [True] * holders + [False] * (3 - holders)
 
 
 @pytest.mark.parametrize(
@@ -334,6 +332,16 @@ async def test_a_resize_while_the_server_deletes_the_container_stores_the_number
         await resizing
         assert (await stage.other.get(stage.path)).data == b"1"
         assert await stage.other.get_children(stage.path) == ["resized"]
+
+
+async def test_a_resize_that_another_client_forestalls_needs_the_number_of_that_one() -> None:
+    async with scene() as stage:
+        with stage.server.hold_replies("getData", session=stage.zk.session_id, path=stage.path, times=1) as held:
+            resizing = asyncio.create_task(Semaphore(stage.zk, stage.path, 3).resize(1))
+            await held.until_hit()
+            await release(await Semaphore(stage.other, stage.path, 4).acquire())
+        with pytest.raises(PermitsError, match="has 4 permits, not 3"):
+            await resizing
 
 
 async def test_a_resize_creates_what_is_missing_a_container_and_all_nodes_with_the_acl() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 import zkwire
 from recipes import SharedValue
+from tests.support.client import Server
 from tests.support.everywhere import below, no_watch_stays, scene
 from tests.support.proxy import Proxy
 from tests.support.recipes import outcome, until
@@ -57,15 +58,18 @@ async def test_bad_values_and_versions_are_refused() -> None:
         assert await stage.zk.exists("/v") is None
 
 
-async def test_each_operation_is_one_request(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+async def test_each_operation_is_one_request(each_server: Server, path: str) -> None:
+    async with Proxy(each_server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         shared = SharedValue(zk, path)
         await shared.get()
         mark = proxy.mark()
         assert await shared.get() == (b"", 0)
         await shared.set(b"1")
         assert await shared.compare_and_set(b"2", version=1)
-        assert [name for name in proxy.requests(mark) if name != "delete"] == ["getData", "multi", "multi"]
+        assert not await shared.compare_and_set(b"3", version=1)
+        assert not await shared.compare_and_set(b"3", version=0)  # it looks whether the node has to be created
+        requests = [name for name in proxy.requests(mark) if name != "delete"]
+        assert requests == ["getData", "multi", "multi", "multi", "multi", "getData"]
 
 
 # -- lost answers -----------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from tests.support.client import given_up
 from tests.support.everywhere import Scene, scene
 from tests.support.locks import taken
 from tests.support.proxy import Proxy
-from tests.support.recipes import expire, no_task_stays, outcome, until, until_state, until_watches
+from tests.support.recipes import expire, make_uncertain, no_task_stays, outcome, until, until_state, until_watches
 from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire import SessionExpiredError, SessionState
 from zkwire.testing import RealServer
@@ -91,7 +91,7 @@ async def test_the_nodes_have_the_acl_that_is_given_or_only_the_holder_may_write
             assert (await stage.other.get("/usual/job")).data == b"host-1"
             with pytest.raises(zkwire.NoAuthError):
                 await stage.other.set("/usual/job", b"host-2")
-        async with TryLock(us, "/job"):
+        async with TryLock(us, "/job", acl=zkwire.OPEN_ACL):
             assert (await stage.other.get("/job")).data == this_process.describe()
 
 
@@ -221,19 +221,33 @@ async def test_a_try_that_is_cancelled_behind_its_create_leaves_no_node() -> Non
         await (await taken(lock)).release()
 
 
+async def test_a_try_whose_node_another_client_has_replaced_before_its_session_is_certain_is_in_vain() -> None:
+    async with scene() as stage:
+        with stage.server.hold_replies("getACL", session=stage.zk.session_id) as held:
+            trying = asyncio.create_task(TryLock(stage.zk, P, acl=zkwire.OPEN_ACL).try_acquire())
+            await held.until_hit()
+            await stage.other.delete(P)
+            following = await taken(TryLock(stage.other, P))
+            make_uncertain(stage.zk)
+        assert await trying is None
+        await following.release()
+
+
 @in_virtual_time
 @pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("refusal", [zkwire.NoAuthError, zkwire.NodeExistsError])
 async def test_what_a_cancelled_try_cannot_raise_any_more_is_logged_unless_its_session_has_ended(
-    is_closed: bool, caplog: pytest.LogCaptureFixture
+    is_closed: bool, refusal: type[zkwire.ServerError], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with a_client() as (server, zk):
         server.is_holding = True
-        server.strike = lambda wire, sent: zkwire.NoAuthError.code if sent.name.startswith("create") else None
+        server.strike = lambda wire, sent: refusal.code if sent.name.startswith("create") else None
         await given_up(TryLock(zk, "/p").try_acquire())
         if is_closed:
             await zk.close()
         server.release()
-    assert ("before this error could be raised" in caplog.text) is not is_closed
+    is_error = refusal is zkwire.NoAuthError and not is_closed
+    assert ("before this error could be raised" in caplog.text) is is_error
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])

@@ -28,7 +28,7 @@ async def two_clients(server: Server) -> AsyncIterator[tuple[Client, Client]]:
 
 
 @asynccontextmanager
-async def proxied(server: RealServer) -> AsyncIterator[tuple[Proxy, Client, Client]]:
+async def proxied(server: Server) -> AsyncIterator[tuple[Proxy, Client, Client]]:
     """A proxy, a client that is connected to the server itself, and one behind the proxy; no task may stay."""
     async with (
         Proxy(server.hosts) as proxy,

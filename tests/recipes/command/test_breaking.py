@@ -1,6 +1,7 @@
 """`zklock break`: it says whom it removes, asks on a terminal, and removes no other client."""
 
 import asyncio
+import io
 import os
 import sys
 from argparse import Namespace
@@ -58,16 +59,19 @@ async def test_the_holder_that_was_shown_is_removed_after_a_yes(
         await lease.release()
 
 
-async def test_a_question_for_each_holder_and_one_leaves_meanwhile(capsys: Capture, terminal: int) -> None:
+async def test_a_question_for_each_holder_and_one_leaves_meanwhile(
+    capsys: Capture, terminal: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(said := io.BytesIO(), line_buffering=True))
     async with two_clients() as (zk, other):
         first, second = await Semaphore(zk, P, 2).acquire(), await Semaphore(zk, P, 2).acquire()
         breaking_ = asyncio.create_task(break_(other, P))
-        await until(lambda: capsys.readouterr().err == "remove it? [y/N] ")
+        await until(lambda: said.getvalue() == b"remove it? [y/N] ")
         await first.release()
         os.write(terminal, b"y\nn\n")  # one line for each question
         with pytest.raises(CommandError, match=rf"^{P}: 1 of 2 not removed$"):
             await breaking_
-        gone, asked = capsys.readouterr().out.splitlines()
+        _, gone, asked = capsys.readouterr().out.splitlines()
         assert gone == "it was gone already"
         assert asked.startswith(second.path)
         await second.release()

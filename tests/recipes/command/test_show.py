@@ -39,6 +39,7 @@ async def test_each_kind_of_lock_is_recognised() -> None:
         assert await show.find(zk, "/nowhere") == {}
         await zk.create("/l/order-0000000007/plain", make_parents=True)  # a path may end in a number, too
         await zk.create("/l/order-0000000008/no-ticket-0000000001", make_parents=True)
+        await zk.create("/l/limit/x-lease-", ephemeral=True, sequential=True, make_parents=True)  # of no number
         semaphore, rw = Semaphore(zk, "/l/semaphore", 3).hold(permits=2), ReadWriteLock(zk, "/l/rw")
         election, numbered = Election(zk, "/l/election"), Lock(zk, "/l/order-0000000007")
         async with semaphore, rw.read(), election, numbered, TryLock(zk, "/l/job"), Semaphore(other, "/l/semaphore", 3):
@@ -52,6 +53,7 @@ async def test_each_kind_of_lock_is_recognised() -> None:
             assert _owners(found) == {
                 "/l/election": [True],
                 "/l/job": [True],
+                "/l/limit": [False],
                 "/l/order-0000000007": [True],
                 "/l/rw": [True, True, False],
                 "/l/semaphore": [True, True, False],
@@ -69,7 +71,7 @@ async def test_each_kind_of_lock_is_recognised() -> None:
 
 async def test_a_node_that_must_not_be_read_is_a_ticket_among_tickets_only() -> None:
     async with two_clients() as (zk, _):
-        await zk.create("/l/d/e", make_parents=True)
+        await zk.create("/l/d-0000000002/e", make_parents=True)
         await zk.create("/l/b-0000000001", acl=SECRET)
         await zk.create("/l/c", acl=SECRET)
         assert await show.find(zk, "/l") == {}
@@ -99,7 +101,7 @@ async def test_each_change_is_printed_until_interrupted(memory: ServerProcess, p
         assert printed is not None
         assert await printed.readuntil(b"\n\n") == nothing
         for _ in range(2):
-            async with Lock(zk, path, data=b"nightly"):
+            async with Lock(zk, f"{path}/below", data=b"nightly"):
                 while (look := await printed.readuntil(b"\n\n")) == nothing:
                     pass
                 assert b"nightly" in look

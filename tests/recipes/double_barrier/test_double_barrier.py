@@ -349,7 +349,8 @@ async def test_a_member_whose_node_is_deleted_enters_again(is_watched: bool) -> 
                 listing.release()
                 await until_armed(2, stage.zk)
             (name,) = await members(stage.other, stage.path)
-            await stage.other.delete(f"{stage.path}/{name}")
+            await stage.other.delete_tree(f"{stage.path}/{name}" if is_watched else stage.path)
+        await until_members(stage.other, stage.path, 1)
         await theirs.enter(within=5)
         await entering
         await asyncio.gather(mine.leave(), theirs.leave())
@@ -491,19 +492,18 @@ async def test_a_member_whose_list_is_refused_keeps_its_node_if_a_round_begins_w
 
 
 async def test_a_surplus_member_sleeps_until_the_first_member_of_the_round_has_gone() -> None:
+    """Also if it has begun the round itself: the others have come, and have not heard of each other yet."""
     async with observed_scene() as (stage, asked):
-        inside = [DoubleBarrier(stage.other, stage.path, 3) for _ in range(3)]
-        entering = [asyncio.create_task(barrier.enter()) for barrier in inside]
-        await asyncio.gather(*entering)
-        names = sorted(await members(stage.other, stage.path), key=lambda name: name[-10:])
+        member = f"{stage.path}/{FORMER[:-10].replace('of-2', 'of-3')}"
+        nodes = [await stage.other.create(member, ephemeral=True, sequential=True) for _ in range(3)]
         surplus = asyncio.create_task(DoubleBarrier(stage.zk, stage.path, 3).enter())
         await until_armed(3, stage.zk)
         asked.new()
-        for name in (names[2], names[1]):
-            await stage.other.delete(f"{stage.path}/{name}")
+        for node in (nodes[2], nodes[1]):
+            await stage.other.delete(node)
             await stage.zk.ping()
         assert asked.new() == []
-        await stage.other.delete(f"{stage.path}/{names[0]}")
+        await stage.other.delete(nodes[0])
 
         async def has_ended() -> bool:  # that round, whose members are all gone
             return await stage.other.exists(f"{stage.path}/ready") is None

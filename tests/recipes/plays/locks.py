@@ -435,13 +435,13 @@ async def store_the_number(stage: Scene) -> None:
     assert (await stage.other.get(stage.path)).data == b"2"
 
 
-async def resize(stage: Scene) -> None:
-    await Semaphore(stage.zk, stage.path, None).resize(3)
+async def resize(stage: Scene, given: int | None = 2) -> None:
+    await Semaphore(stage.zk, stage.path, given).resize(3)
     assert (await stage.other.get(stage.path)).data == b"3"
 
 
 async def resize_and_hold(stage: Scene) -> None:
-    await resize(stage)
+    await resize(stage, None)
     await (await Semaphore(stage.other, stage.path, 3).acquire()).release()
 
 
