@@ -96,7 +96,7 @@ class Item(bytes):
     def _body_ended(self, *, is_handled: bool, is_cancelled: bool) -> None:
         """Make `release` delete an item that was handled; if the body was cancelled, make the claim count no more."""
         self._is_handled = is_handled
-        self._is_uncounted = is_cancelled and self.attempt > 0
+        self._is_uncounted = is_cancelled
 
     def _enter_body(self, body: Body) -> None:
         """Interrupt `body` when the claim is lost."""
@@ -211,7 +211,7 @@ class Item(bytes):
                 if refused.index < len(paths) or not isinstance(refused.cause, zkwire.NoNodeError):
                     raise
                 # The number, or `failed`, was deleted by hand.
-                is_counted = is_counted and refused.index > len(paths)
+                is_counted = refused.index > len(paths)
                 await self._nodes.make()
                 continue
             except zkwire.ConnectionLostError:

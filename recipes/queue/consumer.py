@@ -228,8 +228,7 @@ class Consumer:
             return False
 
     async def _undo_removal(self, removing: asyncio.Task[bool], name: str, data: bytes) -> None:
-        await asyncio.wait([removing])
-        if removing.exception() is not None or not removing.result():
+        if not await removing:
             return
         try:
             await until_answered(self._zk, lambda: self._put_back(name, data))
@@ -253,7 +252,7 @@ class Consumer:
                 if await self._committed(transaction):
                     return
             except zkwire.TransactionError as refused:
-                if not (isinstance(refused.cause, zkwire.NodeExistsError) and refused.index == 0):
+                if not isinstance(refused.cause, zkwire.NodeExistsError):
                     raise
                 name = name_before(name)
 
@@ -302,7 +301,7 @@ class Consumer:
                 own_node = TicketNode(path, own_name, 0, self._zk.session_id)
                 self._hand_back(Claimed(name, own_node, attempt=attempt, version=version))
                 raise claim
-            if not isinstance(claim, Node) or claim.stat.ephemeral_owner != self._zk.session_id:
+            if not isinstance(claim, Node):
                 # It was not carried out, or its node went with its session or by hand: the taken node may be left.
                 await self._nodes.free(name, claim=path, session_id=self._zk.session_id)
                 continue

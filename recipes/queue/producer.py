@@ -39,7 +39,7 @@ _NAMES_TAKEN: Final = (
 )
 # Numbers to leave out at most, because nodes of other clients have them.
 _MOST_LEFT_OUT: Final = 512
-# Nodes to look at in the line of the producers, for a put that must not wait.
+# Nodes to look at in the line of the producers.
 _MOST_TICKETS_READ: Final = 16
 
 
@@ -116,7 +116,7 @@ class Producer:
                     # A put that must not wait looks again after each failure: another producer was faster, and there
                     # may still be room.
                     if ticket is None and (failures < _MOST_FAILURES or bound.is_one_look):
-                        room = await self._find_room(most, is_one_look=bound.is_one_look)
+                        room = await self._find_room(most)
                     else:
                         room = None
                     if room is None:
@@ -136,12 +136,10 @@ class Producer:
             if ticket is not None:
                 ticket.give_up()
 
-    async def _find_room(self, most: int, *, is_one_look: bool) -> _Room | None:
+    async def _find_room(self, most: int) -> _Room | None:
         """Return the room if there are at most `most` items and no producer waits in the line, else None.
 
-        Args:
-            is_one_look: Whether the put must not wait.  Any other put would go on in the line, which skips the nodes
-                there that are not a producer's.
+        Among more nodes in the line than it reads, it takes one for a producer's.
         """
         reads = GetData(self._nodes.entries), GetChildren(self._nodes.producers)
         version, (entries, waiting) = await self._read_room(*reads)
@@ -150,7 +148,7 @@ class Producer:
         if count > most:
             return None
         tickets: Sequence[object] = [name for name in child_names(waiting) or () if zkwire.sequence(name) is not None]
-        if is_one_look and 0 < len(tickets) <= _MOST_TICKETS_READ:
+        if 0 < len(tickets) <= _MOST_TICKETS_READ:
             tickets = await look(self._zk, self._nodes.producers)
         return None if tickets else _Room(version, count)
 
@@ -253,7 +251,7 @@ class Producer:
                     await self._nodes.make()
                     continue
                 if isinstance(cause, zkwire.NodeExistsError):
-                    if not is_renewing and not await self._is_at_last_number():
+                    if not await self._is_at_last_number():
                         left_out = 2 * left_out or 1
                         if left_out <= _MOST_LEFT_OUT:
                             continue

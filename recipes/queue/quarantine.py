@@ -68,8 +68,8 @@ class Quarantine:
         # Of the items that were too large, in seconds.  Each try breaks the connection, and so fails the writes that
         # other tasks have in flight.
         self._pauses: dict[str, float] = {}
-        # The items whose taken nodes were read, and were a consumer's, and until when that is believed: that consumer
-        # may go, and another client may create a persistent node of that name.
+        # The items whose taken nodes were read, and until when they are believed to be a consumer's: that consumer may
+        # go, and another client may create a persistent node of that name.
         self._claimed: dict[str, float] = {}
         self._warnings = WarnOnce(_log, f"the queue {nodes.path}")
 
@@ -99,8 +99,8 @@ class Quarantine:
         claims = [until for until in self._claimed.values() if until > now]
         return min([*self._until.values(), *claims], default=None)
 
-    async def free_hidden(self, names: Iterable[str], taken: Iterable[str]) -> bool:
-        """Free the items that a persistent node in `taken` hides; return whether the queue should be listed again.
+    async def free_hidden(self, names: Iterable[str], taken: Iterable[str]) -> None:
+        """Free the items that a persistent node in `taken` hides; the watch on `taken` reports each that was freed.
 
         The taken nodes of consumers, kazoo's too, are ephemeral: a persistent one would hide its item for ever.
 
@@ -109,20 +109,18 @@ class Quarantine:
             taken: The names of all nodes in `taken`, as listed.
         """
         hidden, now = set(names).intersection(taken), asyncio.get_running_loop().time()
-        self._claimed = {name: until for name, until in self._claimed.items() if name in hidden and until > now}
-        unknown, is_freed = sorted(hidden - self._claimed.keys()), False
+        self._claimed = {name: until for name, until in self._claimed.items() if until > now}
+        unknown = sorted(hidden - self._claimed.keys())
         for first in range(0, len(unknown), _MOST_READ):
             some = unknown[first : first + _MOST_READ]
             nodes = await read(self._nodes.zk, *(GetData(self._nodes.taken_node(name)) for name in some))
             for name, node in zip(some, nodes, strict=True):
-                if _is_persistent(node) and await self._free(name):
-                    is_freed = True
-                else:
-                    self._claimed[name] = now + _TRIED_AGAIN_AFTER
-        return is_freed
+                if _is_persistent(node):
+                    await self._free(name)
+                self._claimed[name] = now + _TRIED_AGAIN_AFTER
 
-    async def _free(self, name: str) -> bool:
-        """Delete the persistent node that hides the item; return False if this client may not delete it."""
+    async def _free(self, name: str) -> None:
+        """Delete the persistent node that hides the item, if this client may."""
         path = self._nodes.taken_node(name)
         try:
             await until_answered(self._nodes.zk, lambda: self._delete(path), repeats=True)
@@ -130,14 +128,11 @@ class Quarantine:
             # Read it once more: a delete whose answer was lost may have been carried out, and the ACL of a consumer's
             # node refuses a child before the server looks at its kind.
             (node,) = await read(self._nodes.zk, GetData(path))
-            if not _is_persistent(node):
-                return True
-            self._warnings.warn(
-                path, f"is not ephemeral, so it hides an item for ever, and cannot be deleted: {refused.cause}"
-            )
-            return False
-        self._warnings.warn(path, "was not ephemeral, so no consumer has made it; it was deleted, to free its item")
-        return True
+            if _is_persistent(node):
+                why = f"is not ephemeral, so it hides an item for ever, and cannot be deleted: {refused.cause}"
+                self._warnings.warn(path, why)
+        else:
+            self._warnings.warn(path, "was not ephemeral, so no consumer has made it; it was deleted, to free its item")
 
     async def _delete(self, path: str) -> None:
         # Since the read, another client may have deleted the node, and a consumer may have taken the item.  So the

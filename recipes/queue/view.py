@@ -103,15 +103,14 @@ class View:
         entries, taken, *items = await read(self._zk, *reads)
         if await self.delayed.move_due(entries):
             entries, taken, *items = await read(self._zk, *reads)
-        names, taken_names = child_names(entries), child_names(taken)
-        self.has_nodes = names is not None
-        self._listed = names or (), taken_names or ()
-        without = set(being_taken).union(taken_names or (), self.quarantine.among(names or ()))
+        self._listed = names, taken_names = child_names(entries) or (), child_names(taken) or ()
+        self.has_nodes = isinstance(entries, tuple)
+        without = set(being_taken).union(taken_names, self.quarantine.among(names))
         if self._failed:
             self._failed = {name: until for name, until in self._failed.items() if until > start}
-            self.listing.fill(names or (), without.union(self._failed), next_item(entries))
+            self.listing.fill(names, without.union(self._failed), next_item(entries))
         if not (self._failed and self.listing):
-            self.listing.fill(names or (), without, next_item(entries))
+            self.listing.fill(names, without, next_item(entries))
         self._believed_until = start + _BELIEVED_FOR
         self._read_ahead = {name: item for name, item in zip(ahead, items, strict=True) if isinstance(item, Node)}
         if ahead:
@@ -169,8 +168,7 @@ class View:
                 async with asyncio.timeout_at(self._soonest(asyncio.get_running_loop().time() + _PATIENCE)):
                     await watches.next()
                 return
-            if await self.quarantine.free_hidden(*self._listed):
-                return
+            await self.quarantine.free_hidden(*self._listed)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._soonest(self.quarantine.next_try)):
                 await watches.next()

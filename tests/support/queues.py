@@ -53,6 +53,17 @@ async def drain(queue: Queue) -> list[bytes]:
     return found
 
 
+async def take_by_get(queue: Queue) -> bytes:
+    """Take an item that is there by `get`."""
+    return await queue.get(within=0)
+
+
+async def take_by_claim(queue: Queue) -> bytes:
+    """Take an item that is there by `claim`."""
+    async with queue.claim(within=0) as item:
+        return item.data
+
+
 async def is_empty(zk: Client, path: str) -> bool:
     """Whether the node at `path` has no children."""
     return not await zk.get_children(path)

@@ -1,14 +1,15 @@
 """Attempts: which claims of an item count, and what becomes of an item that has failed for the last time."""
 
 import asyncio
+import contextlib
 import logging
 import re
 
 import pytest
 
 import zkwire
-from recipes import FailedItem, LockLostError, Queue
-from recipes.queue.attempts import take_back
+from recipes import LockLostError, Queue
+from recipes.queue.attempts import move_abandoned, read_number, take_back
 from tests.support.client import Server as AnyServer
 from tests.support.queues import PATH, Counting, clients, drain, is_empty, numbers, settled
 from tests.support.recipes import body_raises, outcome, until
@@ -70,7 +71,8 @@ async def test_a_consumer_that_dies_in_its_body_used_one(caplog: pytest.LogCaptu
                     await asyncio.Event().wait()
         if not has_failed:
             await other.delete(f"{PATH}/failed")
-        with caplog.at_level(logging.WARNING, "recipes.queue.attempts"):
+        moving = server.drop_before("multi", session=other.session_id, nth=2)
+        with caplog.at_level(logging.WARNING, "recipes.queue.attempts"), moving:
             async with queue.claim(within=5) as item:
                 assert (item, item.attempt) == (b"good", 1)
         (failed,) = await queue.failed()
@@ -84,7 +86,8 @@ async def test_a_claim_that_ends_before_its_body_takes_its_attempt_back() -> Non
     async with clients() as (server, (zk, other)):
         await Queue(other, PATH).put(b"a")
         assert await fail(Queue(other, PATH, max_attempts=3)) == 1
-        with server.hold_replies("multi", session=zk.session_id, nth=2, times=1) as held:
+        undoing = server.drop_before("setData")
+        with server.hold_replies("multi", session=zk.session_id, nth=2, times=1) as held, undoing:
             claiming = asyncio.create_task(Queue(zk, PATH, max_attempts=3).claim().__aenter__())
             await held.until_hit()
             claiming.cancel()
@@ -153,25 +156,26 @@ async def test_a_number_that_a_stranger_has_written_is_none(data: bytes) -> None
         assert [item.attempts for item in await queue.failed()] == [2]
 
 
-@pytest.mark.parametrize("is_taken", [False, True])  # the name of the next node in `failed`
+@pytest.mark.parametrize("lacks", [None, ("failed", Perms.CREATE), ("attempts", Perms.DELETE)])
 async def test_an_item_that_cannot_move_is_skipped_and_the_bodys_error_is_raised(
-    caplog: pytest.LogCaptureFixture, is_taken: bool
+    caplog: pytest.LogCaptureFixture, lacks: tuple[str, Perms] | None
 ) -> None:
     async with clients(1) as (_, (zk,)):
         queue = Queue(zk, PATH, max_attempts=1)
         await queue.put_many([b"bad", b"good"])
         await queue._nodes.make()
-        if is_taken:
+        if lacks is None:  # the name of the next node in `failed` is taken
             await zk.create(f"{PATH}/failed/entry-100-0000000000-1-0000000001")
         else:
-            await zk.set_acl(f"{PATH}/failed", zkwire.READ_ONLY_ACL)
+            await zk.set_acl(f"{PATH}/{lacks[0]}", [zkwire.ACL(Perms.ALL & ~lacks[1], "world", "anyone")])
         assert await fail(queue) == 1
         with caplog.at_level(logging.WARNING, "recipes"):
             async with Queue(zk, PATH, max_attempts=1).claim(within=5) as item:
                 assert item == b"good"
+                await zk.set_acl(f"{PATH}/attempts", zkwire.OPEN_ACL)
         assert caplog.text.count("failed for the last time, and cannot be moved to") == 1
         await settled(zk, PATH)
-        assert await children(zk, PATH) == {"entries": 1, "taken": 0, "attempts": 1, "failed": is_taken}
+        assert await children(zk, PATH) == {"entries": 1, "taken": 0, "attempts": 1, "failed": lacks is None}
 
 
 async def test_other_consumers_share_the_items_and_a_get_forgets_the_attempts() -> None:
@@ -218,7 +222,45 @@ async def test_the_number_of_a_former_item_of_the_same_name_does_not_count() -> 
             await queue.put(b"a")
             assert [await fail(queue), await fail(queue)] == [1, 2]
             await zk.delete_tree(f"{PATH}/entries")
-        assert len(await zk.get_children(f"{PATH}/attempts")) == 1
+        (name,) = await zk.get_children(f"{PATH}/attempts")
+        assert (await read_number(queue._nodes, name)).attempts == 2  # while there is no parent of items
+
+
+async def test_a_number_that_has_changed_since_it_was_read_is_read_again() -> None:
+    async with clients() as (server, (zk, other)):
+        theirs = Queue(other, PATH, max_attempts=9)
+        await theirs.put(b"a")
+        assert await fail(theirs) == 1
+        number = re.compile(f"{PATH}/attempts/.*")
+        with server.hold_replies("getData", path=number, session=zk.session_id, times=1) as held:
+            failing = asyncio.create_task(fail(Queue(zk, PATH, max_attempts=9)))
+            await held.until_hit()
+            assert await fail(theirs) == 2
+        assert await failing == 3
+        (name,) = await zk.get_children(f"{PATH}/attempts")
+        await zk.set(f"{PATH}/attempts/{name}", b"9" * 9)
+        found = await read_number(theirs._nodes, name)
+        await asyncio.gather(*(move_abandoned(theirs._nodes, name, found) for _ in range(2)))
+        assert [item.attempts for item in await theirs.failed()] == [999_999_999]
+
+
+@pytest.mark.parametrize(("has_number", "swallows"), [(True, False), (False, False), (True, True)])
+async def test_a_claim_whose_body_was_cancelled_is_no_attempt(has_number: bool, swallows: bool) -> None:
+    """Its item comes after the others; a body that ends normally anyway has handled it."""
+    async with clients(1) as (_, (zk,)):
+        queue = Queue(zk, PATH, max_attempts=2)
+        await queue.put_many(numbers(2))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit, queue.claim():
+                if not has_number:
+                    await zk.delete_tree(f"{PATH}/attempts")
+                limit.reschedule(0.0)
+                with contextlib.suppress(*[asyncio.CancelledError] * swallows):
+                    await asyncio.Event().wait()
+        for data in (b"1",) if swallows else (b"1", b"0"):
+            async with queue.claim(within=5) as item:
+                assert (item, item.attempt) == (data, 1)
+        assert await queue.size() == 0
 
 
 async def test_strangers_nodes_hide_no_failed_item() -> None:
@@ -228,7 +270,7 @@ async def test_strangers_nodes_hide_no_failed_item() -> None:
         await queue.put_many(numbers(12))
         for _ in range(11):
             assert await fail(queue) == 1
-        for name in ("entry", "entry-0000000001", "entry-x-0000000002"):
+        for name in ("entry", "entry-0000000001", "entry-x-0000000002", "5-0000000004"):
             await zk.create(f"{PATH}/failed/{name}")
         acl = [zkwire.ACL(Perms.ALL, "digest", "other:x")]
         await zk.create(f"{PATH}/failed/entry-100-0000000000-1-0000000003", acl=acl)
@@ -248,24 +290,3 @@ async def test_a_retried_item_waits_for_room() -> None:
         assert await drain(queue) == [b"b"]
         await queue.retry(failed, within=0)
         assert await drain(queue) == [b"a"]
-
-
-async def test_bad_values_are_refused_before_anything_is_sent() -> None:
-    observer = Counting()
-    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
-        observer.requests.clear()
-        for bad in (0, -1, 2.0, True, "3"):
-            with pytest.raises((TypeError, ValueError), match="max_attempts is a whole number from 1"):
-                Queue(zk, PATH, max_attempts=bad)  # type: ignore[arg-type]
-        queue = Queue(other, PATH, max_attempts=1)
-        await queue.put(b"a")
-        assert await fail(queue) == 1
-        (failed,) = await queue.failed()
-        assert isinstance(failed, FailedItem)
-        with pytest.raises(TypeError, match="an item that failed"):
-            await Queue(zk, PATH).retry(failed.path)  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="not a failed item of the queue /other"):
-            await Queue(zk, "/other").retry(failed)
-        with pytest.raises(ValueError, match="within"):
-            await Queue(zk, PATH).retry(failed, within=-1)
-        assert observer.requests == []

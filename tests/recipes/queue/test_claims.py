@@ -152,30 +152,24 @@ async def test_a_claim_whose_end_is_refused_deletes_its_own_node_for_certain_bef
         assert deleted == [item.path, item.path, item.entry.replace("/entries/", "/taken/")]
 
 
+@pytest.mark.parametrize("refusal", [None, ("getData", True)])  # or the claim has lost its own node
 @in_virtual_time
-async def test_an_item_whose_claim_has_lost_its_own_node_is_free_before_it_is_claimed_again() -> None:
-    """Otherwise the consumer would find no item, and wait in the line."""
+async def test_an_item_that_is_handed_back_is_free_before_its_consumer_goes_on(
+    refusal: tuple[str, bool] | None,
+) -> None:
+    """Otherwise a consumer that claims it again would find no item, and wait in the line."""
     async with a_client() as (server, zk):
         await Queue(zk, PATH).put(b"x")
-        refusals = {("getData", True): zkwire.NoNodeError.code, ("delete", False): zkwire.ThrottledError.code}
+        refusals = {("delete", False): zkwire.ThrottledError.code, refusal: zkwire.NoNodeError.code}
         server.strike = lambda wire, sent: refusals.pop((sent.name, "/_c_" in str(sent.path)), None)
-        async with Queue(zk, PATH).claim() as item:
-            assert item == b"x"
-        assert not refusals
+        with contextlib.suppress(KeyError):
+            async with Queue(zk, PATH).claim() as item:
+                assert item == b"x"
+                if refusal is None:
+                    raise KeyError
+        assert refusals.keys() <= {None}
+        assert await Queue(zk, PATH).size() == (refusal is None)
         assert not [sent for sent in server.requests if f"{PATH}/consumers" in str(sent.path)]
-
-
-@in_virtual_time
-async def test_an_item_that_is_handed_back_is_free_when_its_body_has_ended() -> None:
-    async with a_client() as (server, zk):
-        await Queue(zk, PATH).put(b"x")
-        refusals = {("delete", False): zkwire.ThrottledError.code}
-        server.strike = lambda wire, sent: refusals.pop((sent.name, "/_c_" in str(sent.path)), None)
-        with body_raises(KeyError):
-            async with Queue(zk, PATH).claim():
-                raise KeyError
-        assert not refusals
-        assert await zk.get_children(f"{PATH}/taken") == []
 
 
 @in_virtual_time
@@ -206,12 +200,14 @@ async def test_an_item_whose_body_has_failed_comes_after_the_others_for_a_minute
         assert await Queue(zk, PATH).get() == b"bad"  # to other consumers it is where it was
 
 
-async def test_an_item_that_is_released_in_its_body_goes_back() -> None:
+async def test_an_item_that_is_released_in_its_body_goes_back_and_the_claim_counts() -> None:
     async with scene(PATH) as stage:
-        queue = Queue(stage.zk, PATH)
+        queue = Queue(stage.zk, PATH, max_attempts=3)
         await queue.put(b"x")
-        async with queue.claim() as item:
-            await item.release()
+        for attempt in (1, 2):
+            async with queue.claim() as item:
+                assert item.attempt == attempt
+                await item.release()
         assert await contents(stage) == [b"x"]
 
 
@@ -243,14 +239,17 @@ async def test_the_end_of_a_handled_item_whose_claim_was_lost_raises_the_loss() 
         assert await contents(stage) == [b"x"]
 
 
-async def test_an_item_whose_claim_was_lost_keeps_its_place() -> None:
+@pytest.mark.parametrize("error", [LockLostError, KeyError])  # a body's own one comes first
+async def test_an_item_whose_claim_was_lost_keeps_its_place(error: type[Exception]) -> None:
     async with scene(PATH) as stage:
         await three_are_there(stage)
         queue = Queue(stage.zk, PATH)
-        with body_raises(LockLostError):
+        with body_raises(error):
             async with queue.claim() as item:
                 await stage.other.delete(item.path)
-                await asyncio.Event().wait()
+                with contextlib.suppress(*[asyncio.CancelledError] * (error is KeyError)):
+                    await asyncio.Event().wait()
+                raise error
         await settled(stage.other, PATH)
         assert await queue.get() == b"0"
 

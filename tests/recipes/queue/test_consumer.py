@@ -8,6 +8,7 @@ import pytest
 
 import zkwire
 from recipes import Queue
+from tests.support.client import turns
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
@@ -20,10 +21,12 @@ from tests.support.queues import (
     is_empty,
     numbers,
     settled,
+    take_by_claim,
+    take_by_get,
     three_are_there,
 )
 from tests.support.recipes import no_task_stays, outcome, until
-from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
+from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time, now
 from zkwire import Client
 from zkwire.testing import Server, VirtualClock
 from zkwire.testing.memory.faults import Hold
@@ -125,22 +128,30 @@ async def test_an_item_is_put_back_once_whatever_its_first_answer(fault: str, ca
         assert "may be lost" not in caplog.text
 
 
+@pytest.mark.parametrize(("ask", "left"), [("get", []), ("cancelled get", [b"x"]), ("put", [b"x", b"y"])])
 @in_virtual_time
-async def test_a_time_limit_cuts_off_no_take() -> None:
+async def test_a_time_limit_cuts_off_no_write_that_was_sent(ask: str, left: list[bytes]) -> None:
+    """TimeoutError means that nothing was taken, or put.  Also a get that is cancelled ends with its answer."""
     async with a_client() as (server, zk):
-        queue = Queue(zk, PATH)
+        queue = Queue(zk, PATH, 2)
         await queue.put(b"x")
 
         def strike(wire: Wire, sent: Sent) -> None:
             server.is_holding |= sent.name == "multi"
 
         server.strike = strike
-        getting = asyncio.create_task(queue.get(within=1))
+        asking = asyncio.create_task(queue.put(b"y", within=1) if ask == "put" else queue.get(within=1))
         await asyncio.sleep(2)  # of virtual time: the limit passes
         assert server.is_holding
-        assert not getting.done()
+        assert not asking.done()
+        if ask == "cancelled get":
+            asking.cancel()
+            await turns()
+        start, server.strike = now(), lambda wire, sent: None
         server.release()
-        assert await getting == b"x"
+        await asyncio.wait([asking])
+        assert (now(), asking.cancelled()) == (start, ask == "cancelled get")
+        assert await drain(queue) == left
 
 
 @in_virtual_time
@@ -288,12 +299,7 @@ async def test_an_item_is_put_back_although_the_queue_was_deleted_meanwhile(has_
         assert await contents(stage) == ([b"0", b"new"] if has_new_queue else [b"0"])
 
 
-async def claim(queue: Queue) -> bytes:
-    async with queue.claim() as item:
-        return item.data
-
-
-@pytest.mark.parametrize("take", [Queue.get, claim])
+@pytest.mark.parametrize("take", [take_by_get, take_by_claim])
 async def test_an_item_whose_take_is_refused_stays_the_first(take: Callable[[Queue], Awaitable[bytes]]) -> None:
     """The list of before would serve for the next take, too, without this item."""
     async with clients() as (server, (zk, other)):
@@ -314,7 +320,7 @@ async def test_a_consumer_that_may_not_read_its_own_claim_leaves_the_item_to_oth
         if not is_answered:
             server.drop_after("multi", session=zk.session_id)
         with pytest.raises(zkwire.NoAuthError):
-            await claim(Queue(zk, PATH, max_attempts=1, acl=acl))
+            await take_by_claim(Queue(zk, PATH, max_attempts=1, acl=acl))
         await until(lambda: is_empty(other, f"{PATH}/taken"))
         (name,) = await other.get_children(f"{PATH}/attempts")
         await other.set_acl(f"{PATH}/attempts/{name}", zkwire.OPEN_ACL)
@@ -344,6 +350,22 @@ async def test_a_peek_shows_the_first_item_that_can_be_taken_and_takes_nothing()
 
 
 # -- the listing ------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_a_claim_whose_item_was_taken_after_the_list_goes_on_with_the_next_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is no sign of competition."""
+    async with a_client() as (server, zk):
+        queue, theirs = Queue(zk, PATH), Queue(zk, PATH)
+        await theirs.put_many(numbers(640))  # a list of so many serves for ten takes
+        assert [await take_by_claim(queue), await theirs.get()] == numbers(2)
+        server.names()
+        assert await take_by_claim(queue) == b"2"
+        assert server.names() == [*["multi", "getData", "getData"] * 2, "multi"]
+        assert queue._consumer.view.listing.window == 0
+        assert not caplog.text
 
 
 async def test_twenty_consumers_of_a_deep_queue_do_not_all_try_the_same_item() -> None:

@@ -10,7 +10,7 @@ import zkwire
 from recipes import Queue
 from recipes.queue.nodes import Nodes
 from tests.support.everywhere import below, scene
-from tests.support.queues import PATH, clients, contents, numbers, three_are_there
+from tests.support.queues import PATH, clients, contents, numbers, take_by_claim, take_by_get, three_are_there
 from tests.support.recipes import outcome, until, until_line
 from zkwire import ACL, SessionState
 
@@ -55,16 +55,9 @@ async def test_a_queue_that_others_have_made_with_a_wider_acl_is_reported(caplog
         assert caplog.text.count(f"{PATH}/entries exists with an ACL that allows more than acl= asks for") == 1
 
 
-async def get(queue: Queue) -> object:
-    return await queue.get(within=5)
-
-
-async def claim(queue: Queue) -> object:
-    return await queue.claim(within=5).__aenter__()
-
-
 @pytest.mark.parametrize(
-    ("ask", "node"), [*product([get, claim, Queue.peek, Queue.size], ["entries", "taken"]), (Queue.claims, "taken")]
+    ("ask", "node"),
+    [*product([take_by_get, take_by_claim, Queue.peek, Queue.size], ["entries", "taken"]), (Queue.claims, "taken")],
 )
 async def test_a_list_that_is_refused_is_no_empty_queue(ask: Callable[[Queue], Awaitable[object]], node: str) -> None:
     async with clients() as (server, (zk, other)):
@@ -79,10 +72,14 @@ async def test_a_list_that_is_refused_is_no_empty_queue(ask: Callable[[Queue], A
 
 
 @pytest.mark.limit(10)
-async def test_a_get_that_is_cancelled_without_a_connection_ends_in_a_second_and_its_item_is_put_back_later() -> None:
+@pytest.mark.parametrize("carried_out", [True, False])
+async def test_a_get_that_is_cancelled_without_a_connection_ends_in_a_second_and_its_item_is_put_back_later(
+    carried_out: bool,
+) -> None:
     async with scene() as stage:
         await three_are_there(stage)
-        with stage.server.hold_replies("multi", session=stage.zk.session_id, times=1) as taking:
+        fault = stage.server.hold_replies if carried_out else stage.server.drop_before
+        with fault("multi", session=stage.zk.session_id, times=1) as taking:
             getting = asyncio.create_task(Queue(stage.zk, stage.path).get())
             await taking.until_hit()
             with stage.server.refuse_connections():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import zkwire
-from recipes.queue.order import Listing, check_priority, in_order, name_before, prefix
+from recipes.queue.order import Listing, in_order, name_before, prefix
 
 
 def name(priority: int, number: int) -> str:
@@ -63,19 +63,6 @@ def test_the_order_holds_across_the_overflow_of_the_numbers(start: int, steps: l
 def test_the_name_before_another_one_comes_first(number: str, before: str) -> None:
     assert name_before(number) == before
     assert in_order([number, before], (zkwire.sequence(number) or 0) + 1) == [before, number]
-
-
-@pytest.mark.parametrize("priority", [-1, 1000])
-def test_a_priority_is_from_0_to_999(priority: int) -> None:
-    with pytest.raises(ValueError, match=str(priority)):
-        check_priority(priority)
-    check_priority(min(999, abs(priority + 1)))
-
-
-@pytest.mark.parametrize("priority", [True, 1.0, "1", None])
-def test_a_priority_is_an_int(priority: object) -> None:
-    with pytest.raises(TypeError):
-        check_priority(priority)  # type: ignore[arg-type]
 
 
 def filled(count: int) -> Listing:

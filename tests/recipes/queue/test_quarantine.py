@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
@@ -13,9 +13,10 @@ from recipes import Queue
 from recipes.queue.nodes import Nodes
 from recipes.queue.quarantine import HAS_CHILDREN, TOO_LARGE, Quarantine
 from tests.support.client import Server as AnyServer
-from tests.support.queues import PATH, Counting, clients, numbers, settled
-from tests.support.recipes import body_raises, until_line
-from zkwire import Client, digest_acl
+from tests.support.queues import PATH, Counting, clients, numbers, settled, take_by_claim, take_by_get
+from tests.support.recipes import body_raises, outcome, until_line
+from tests.support.virtual_time import a_client, in_virtual_time
+from zkwire import ACL, Client, digest_acl
 from zkwire.testing import Server
 
 FIRST = "entry-000-0000000001"  # ahead of all items of the default priority
@@ -49,15 +50,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recipes.queue.view._PATIENCE", 0.01)
 
 
-async def take_by_get(queue: Queue) -> bytes:
-    return await queue.get(within=0)
-
-
-async def take_by_claim(queue: Queue) -> bytes:
-    async with queue.claim(within=0) as item:
-        return item.data
-
-
 def warnings(caplog: pytest.LogCaptureFixture, path: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if path in record.getMessage()]
 
@@ -86,19 +78,21 @@ async def test_an_item_that_cannot_be_taken_goes_aside_and_is_reported_once(
         await settled(stranger, path)
 
 
-async def test_a_consumer_waits_after_an_item_that_cannot_be_taken_and_sends_nothing() -> None:
-    observer = Counting()
-    async with clients(1) as (server, (stranger,)), zkwire.connect(server.hosts, observer=observer) as zk:
-        await unreadable(stranger, PATH)
+@in_virtual_time
+async def test_a_consumer_that_waits_sends_nothing_and_tries_an_item_again_after_a_minute() -> None:
+    """No event reports that its cause has gone, so the consumer must not wait for one."""
+    async with a_client() as (server, zk):
+        await with_a_child(zk, PATH)
         assert await Queue(zk, PATH).peek() is None
-        taking = asyncio.create_task(Queue(zk, PATH).get())
-        await until_line(stranger, f"{PATH}/consumers", 1)
-        before = len(observer.requests)
-        for _ in range(30):  # round trips, in each of which a consumer that tries again and again would send something
-            await zk.sync(PATH)
-        assert len(observer.requests) - before - 30 < 15, observer.requests
-        await Queue(stranger, PATH).put(b"good")
-        assert await taking == b"good"
+        queue = Queue(zk, PATH)
+        taking = [asyncio.create_task(queue.get()) for _ in range(2)]
+        await asyncio.sleep(1)
+        await zk.delete(f"{PATH}/entries/{FIRST}/child")
+        server.names()
+        await asyncio.sleep(50)
+        assert server.names("ping", "sync") == []
+        await Queue(zk, PATH).put(b"good")
+        assert sorted(await asyncio.gather(*taking)) == [b"", b"good"]
 
 
 async def test_an_item_that_gets_a_child_behind_the_read_goes_aside(caplog: pytest.LogCaptureFixture) -> None:
@@ -160,19 +154,9 @@ async def test_an_item_that_is_too_large_is_tried_again_ever_more_seldom() -> No
         assert [pause(f"{PATH} {TOO_LARGE}") for _ in range(8)] == [60, 120, 240, 480, 960, 1920, 3600, 3600]
         assert aside.among([FIRST]) == {FIRST}
         assert pause(TOO_LARGE) == 3600
+        aside._until.clear()  # its time is over
         assert aside.among([]) == set()  # it is out of the queue
         assert pause(TOO_LARGE) == 60
-
-
-async def test_a_consumer_that_waits_tries_an_item_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No event reports that its cause has gone, so the consumer must not wait for one."""
-    monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.1)
-    async with clients() as (_, (zk, other)):
-        await with_a_child(other, PATH)
-        taking = asyncio.create_task(Queue(zk, PATH).get())
-        await until_line(other, f"{PATH}/consumers", 1)
-        await other.delete(f"{PATH}/entries/{FIRST}/child")
-        assert await asyncio.wait_for(taking, 10) == b""
 
 
 @pytest.mark.usefixtures("impatient")
@@ -193,25 +177,23 @@ async def test_a_persistent_node_in_the_place_of_a_consumers_is_found_later(monk
         assert await asyncio.wait_for(waiting, 10) == b"0"
 
 
-@pytest.mark.usefixtures("impatient")
-async def test_a_consumer_that_has_seen_claims_sends_nothing_when_it_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_consumer_that_has_seen_claims_sends_nothing_while_they_last_and_when_it_is_empty() -> None:
     """What it knows of former claims is out of date, and no reason to look."""
-    monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 0.0)
-    observer = Counting()
-    async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
-        await Queue(other, PATH).put(b"0")
-        async with (
-            Queue(other, PATH).claim() as item,
-            server.delay_replies(0, "getData", path=f"{PATH}/taken/{item.entry[-20:]}") as looked,
-        ):
-            waiting = asyncio.create_task(Queue(zk, PATH).get())
-            await looked.until_hit()
-        await zk.sync(PATH)
-        before = len(observer.requests)
-        for _ in range(30):
-            await zk.sync(PATH)
-        assert len(observer.requests) - before - 30 < 15, observer.requests
-        await Queue(other, PATH).put(b"1")
+    async with a_client() as (server, zk):
+        queue, theirs = Queue(zk, PATH), Queue(zk, PATH)
+        await theirs.put(b"0")
+        async with theirs.claim():
+            waiting = asyncio.create_task(queue.get())
+            await asyncio.sleep(10)  # it has read the claim
+            server.names()
+            await asyncio.sleep(40)
+            assert server.names("ping", "sync", "multi") == []  # without what keeps the claim certain
+        await asyncio.sleep(1)
+        server.names()
+        await asyncio.sleep(60)
+        assert server.names("ping", "sync", "delete") == ["getChildren2", "getChildren"]
+        await theirs.put(b"1")
         assert await waiting == b"1"
 
 
@@ -232,36 +214,25 @@ async def test_all_persistent_nodes_in_taken_are_found_at_once_and_each_node_is_
 
 @pytest.mark.limit(20)
 @pytest.mark.usefixtures("impatient")
-async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever(
-    each_server: AnyServer, path: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("acl", "why"), [(zkwire.OPEN_ACL, "was not ephemeral"), (zkwire.READ_ONLY_ACL, "is not ephemeral")]
+)
+async def test_a_persistent_node_in_taken_does_not_hide_its_item_for_ever_or_is_reported(
+    each_server: AnyServer, path: str, caplog: pytest.LogCaptureFixture, acl: Sequence[ACL], why: str
 ) -> None:
     async with us_and_a_stranger(each_server) as (zk, stranger):
         queue = Queue(zk, path)
         await queue.put_many(numbers(2))
         first, second = sorted(await zk.get_children(f"{path}/entries"))
-        await stranger.create(f"{path}/taken/{first}")
-        async with Queue(stranger, path).claim() as item:  # a consumer's node is left alone
+        await stranger.create(f"{path}/taken/{first}", acl=acl)
+        async with Queue(stranger, path, acl=zkwire.OPEN_ACL).claim() as item:  # a consumer's node is left alone
             assert item == b"1"
-            assert await queue.get() == b"0"
+            await stranger.set_acl(f"{path}/taken/{second}", FOREIGN)
+            found = await outcome(queue.get(within=30 if acl is zkwire.OPEN_ACL else 0.3))
+            assert found == b"0" or isinstance(found, TimeoutError)
             assert await stranger.exists(f"{path}/taken/{second}") is not None
         (warning,) = warnings(caplog, f"{path}/taken")
-        assert f"{path}/taken/{first} was not ephemeral" in warning
-
-
-@pytest.mark.limit(20)
-@pytest.mark.usefixtures("impatient")
-async def test_a_persistent_node_in_taken_that_may_not_be_deleted_is_reported(
-    each_server: AnyServer, path: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with us_and_a_stranger(each_server) as (zk, stranger):
-        queue = Queue(zk, path)
-        await queue.put(b"0")
-        (first,) = await zk.get_children(f"{path}/entries")
-        await stranger.create(f"{path}/taken/{first}", acl=zkwire.READ_ONLY_ACL)
-        with pytest.raises(TimeoutError):
-            await queue.get(within=0.3)
-        (warning,) = warnings(caplog, f"{path}/taken")
-        assert f"{path}/taken/{first} is not ephemeral" in warning
+        assert f"{path}/taken/{first} {why}" in warning
 
 
 @pytest.mark.usefixtures("impatient")
@@ -300,14 +271,16 @@ async def test_a_claim_that_begins_while_a_node_is_removed_is_left_alone(caplog:
         assert warnings(caplog, PATH) == []
 
 
-@pytest.mark.parametrize("take", [take_by_get, take_by_claim])
-async def test_a_consumer_that_may_not_take_any_item_gets_the_refusal(take: Take) -> None:
+@pytest.mark.parametrize(
+    ("take", "node"), [(take_by_get, "taken"), (take_by_claim, "taken"), (take_by_claim, "attempts")]
+)
+async def test_a_consumer_that_may_not_take_any_item_gets_the_refusal(take: Take, node: str) -> None:
     """It is not the item's fault, so the consumer does not go round it."""
     async with clients() as (_, (zk, other)):
         await Queue(other, PATH).put(b"0")
-        await other.ensure_path(f"{PATH}/taken")
-        await other.set_acl(f"{PATH}/taken", zkwire.READ_ONLY_ACL)
+        await Queue(other, PATH, max_attempts=1)._nodes.make()
+        await other.set_acl(f"{PATH}/{node}", zkwire.READ_ONLY_ACL)
         with pytest.raises(zkwire.NoAuthError) as refused:
-            await take(Queue(zk, PATH))
+            await take(Queue(zk, PATH, max_attempts=1))
         assert refused.value.path is not None
-        assert refused.value.path.startswith(f"{PATH}/taken/")
+        assert refused.value.path.startswith(f"{PATH}/{node}/")

@@ -1,19 +1,20 @@
 """The queue as a whole: order and priorities, waiting, bad arguments, and what it costs on the wire."""
 
 import asyncio
+import math
 from contextlib import AsyncExitStack
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 
 import zkwire
-from recipes import Queue
+from recipes import FailedItem, Queue
 from tests.support.client import Server
 from tests.support.everywhere import no_watch_stays
 from tests.support.proxy import Proxy
 from tests.support.queues import PATH, Counting, clients, drain, numbers, settled
-from tests.support.recipes import body_raises, until, until_line, until_watches
-from zkwire.testing import RealServer
+from tests.support.recipes import body_raises, until, until_line
 
 # -- order ------------------------------------------------------------------------------------------------------------
 
@@ -23,54 +24,48 @@ async def test_more_urgent_items_come_first(each_server: Server, path: str) -> N
         queue, urgent = Queue(zk, path), Queue(other, path)
         await queue.put_many(numbers(30))
         assert await queue.get() == b"0"
-        await urgent.put(b"later", priority=500)
+        await urgent.put(b"later", priority=999)
         await urgent.put(b"now", priority=0)
         await urgent.put(b"soon", priority=99)
         assert [await queue.get() for _ in range(3)] == [b"now", b"soon", b"1"]
         assert (await drain(queue))[-2:] == [b"29", b"later"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        ({"maxsize": 0}, ValueError),
-        ({"maxsize": True}, TypeError),
-        ({"maxsize": 1.5}, TypeError),
-        ({"path": "queue"}, ValueError),
-        ({"path": None}, TypeError),
-    ],
-)
-async def test_a_queue_refuses_bad_arguments(arguments: dict[str, Any], error: type[Exception]) -> None:
-    async with clients(1) as (_, (zk,)):
-        with pytest.raises(error):
-            Queue(zk, **{"path": PATH} | arguments)
-
-
-async def test_bad_input_is_refused_and_nothing_is_sent() -> None:
-    async with clients(1) as (_, (zk,)):
-        queue = Queue(zk, PATH, 3)
-        for bad in ("text", None, 5):
-            with pytest.raises(TypeError):
-                await queue.put(bad)  # type: ignore[arg-type]
-        with pytest.raises(TypeError):
-            await queue.put(b"", True)
-        with pytest.raises(ValueError, match="1000"):
-            await queue.put(b"", 1000)
-        with pytest.raises(ValueError, match="never find room"):
-            await queue.put_many([b""] * 4)
-        with pytest.raises(ValueError, match="within"):
-            await queue.get(within=-1)
-        with pytest.raises(TypeError):
-            queue.claim(within="1")  # type: ignore[arg-type]
-        assert await zk.exists(PATH) is None
-
-
-@pytest.mark.parametrize("bad", [{b"a": 1}, {b"a"}, frozenset({b"a"}), "text", b"bytes", b"", bytearray(b"a"), 5, None])
-async def test_put_many_takes_only_items_that_have_an_order(bad: Any) -> None:
-    async with clients(1) as (_, (zk,)):
-        with pytest.raises(TypeError, match=f"put_many takes a list .* of bytes, not {type(bad).__name__}"):
-            await Queue(zk, PATH).put_many(bad)
-        assert await zk.exists(PATH) is None
+async def test_bad_values_are_refused_before_anything_is_sent() -> None:
+    observer, make = Counting(), cast("Any", Queue)
+    async with clients(1) as (server, _), zkwire.connect(server.hosts, observer=observer) as zk:
+        observer.requests.clear()
+        queue, bounded = make(zk, PATH), make(zk, PATH, 3)
+        item = FailedItem(path=f"{PATH}/failed/x-1-", data=b"", attempts=1, name="x", since=datetime.now(UTC))
+        calls: list[tuple[type[Exception], str, Any, list[Any]]] = [
+            (ValueError, "maxsize is a whole number from 1", lambda bad: make(zk, PATH, bad), [0, -1]),
+            (TypeError, "maxsize is a whole number from 1", lambda bad: make(zk, PATH, bad), [True, 1.5]),
+            (ValueError, "max_attempts is a whole", lambda bad: make(zk, PATH, max_attempts=bad), [0, -1]),
+            (TypeError, "max_attempts is a whole", lambda bad: make(zk, PATH, max_attempts=bad), [2.0, True, "3"]),
+            (ValueError, "'queue'", lambda bad: make(zk, bad), ["queue"]),
+            (TypeError, "None", lambda bad: make(zk, bad), [None]),
+            (TypeError, "data is bytes", queue.put, ["text", None, 5]),
+            (TypeError, "a priority is", lambda bad: queue.put(b"", bad), [True, 1.0, "1", None]),
+            (ValueError, "a priority is", lambda bad: queue.put(b"", bad), [-1, 1000]),
+            (ValueError, "delay is a", lambda bad: queue.put(b"", delay=bad), [-1, math.nan, math.inf, 1e9 + 1]),
+            (TypeError, "delay is a", lambda bad: queue.put(b"", delay=bad), ["1", None, True]),
+            (ValueError, "a maxsize takes no delay", lambda bad: bounded.put_many([b""], delay=bad), [1]),
+            (ValueError, "never find room", bounded.put_many, [[b""] * 4]),
+            (TypeError, "put_many takes a list .* of bytes, not (dict|set)", queue.put_many, [{b"a": 1}, {b"a"}]),
+            (TypeError, "put_many .* not (frozenset|str)", queue.put_many, [frozenset({b"a"}), "text"]),
+            (TypeError, "put_many .* not (bytes|bytearray)", queue.put_many, [b"bytes", b"", bytearray(b"a")]),
+            (TypeError, "put_many .* not (int|NoneType)", queue.put_many, [5, None]),
+            (ValueError, "within", lambda bad: queue.get(within=bad), [-1]),
+            (TypeError, "within", lambda bad: queue.claim(within=bad), ["1"]),
+            (TypeError, "an item that failed", queue.retry, [item.path]),
+            (ValueError, "not a failed item of the queue /other", make(zk, "/other").retry, [item]),
+            (ValueError, "within", lambda bad: queue.retry(item, within=bad), [-1]),
+        ]
+        for error, why, call, values in calls:
+            for bad in values:
+                with pytest.raises(error, match=why):
+                    await call(bad)
+        assert observer.requests == []
 
 
 # -- waiting ----------------------------------------------------------------------------------------------------------
@@ -92,18 +87,6 @@ async def test_a_get_within_0_seconds_takes_what_is_there_and_does_not_wait() ->
         assert await zk.exists(f"{PATH}/consumers") is None
         await settled(zk, PATH)
         await no_watch_stays(server.hosts)
-
-
-async def test_a_wait_is_bounded_and_its_error_names_the_path(zookeeper: RealServer, path: str) -> None:
-    """Pitfall 8."""
-    async with zkwire.connect(zookeeper.hosts) as zk:
-        with pytest.raises(TimeoutError, match=path):
-            await Queue(zk, path).get(within=0.05)
-        with body_raises(TimeoutError, match=path):
-            async with Queue(zk, path).claim(within=0.05):
-                raise AssertionError("nothing was put")
-        await settled(zk, path)
-        await until_watches(zookeeper, 0)
 
 
 async def test_closing_the_client_ends_a_wait_and_later_calls_with_an_error() -> None:

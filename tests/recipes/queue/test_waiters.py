@@ -2,43 +2,49 @@
 
 import asyncio
 
+import pytest
+
 import zkwire
 from recipes import Queue
-from tests.support.queues import PATH, Counting, clients, numbers, settled
-from tests.support.recipes import until, until_line
-from zkwire.testing import RealServer
+from tests.support.queues import PATH, Counting, clients, numbers
+from tests.support.recipes import until_line
+from tests.support.virtual_time import a_client, in_virtual_time
 
 
-async def test_tasks_that_wait_have_one_ticket_and_get_the_items_in_the_order_of_their_calls(
-    zookeeper: RealServer, path: str
+@pytest.mark.parametrize("refused", ["getData", "multi", None])
+@pytest.mark.parametrize("is_put", [False, True])
+@in_virtual_time
+async def test_tasks_whose_session_ends_have_another_ticket_and_keep_their_order(
+    is_put: bool, refused: str | None
 ) -> None:
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
-        queue = Queue(other, path)
-        waiting = [asyncio.create_task(queue.get()) for _ in range(10)]
-        (ticket,) = await until_line(zk, f"{path}/consumers", 1)
-        await other.ping()
-        assert await zk.get_children(f"{path}/consumers") == [ticket]
-        await Queue(zk, path).put_many(numbers(10))
-        assert await asyncio.gather(*waiting) == numbers(10)
-        await settled(zk, path)
-
-
-async def test_tasks_keep_their_order_when_the_session_expires() -> None:
-    async with clients(2) as (server, (zk, other)):
-        queue = Queue(other, PATH)
-        waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
-        (former,) = await until_line(zk, f"{PATH}/consumers", 1)
-        await other.ping()
-        server.expire(other.session_id)
-
-        async def has_another_ticket() -> bool:
-            return await zk.get_children(f"{PATH}/consumers") not in ([], [former])
-
-        await until(has_another_ticket)
-        await other.ping()
-        await Queue(zk, PATH).put_many(numbers(3))
-        assert await asyncio.gather(*waiting) == numbers(3)
-        await settled(zk, PATH)
+    """Also if the first has found an item, or room, which is gone when it asks again."""
+    async with a_client("c") as (server, other), a_client(server=server) as (_, zk):
+        most = 1 if is_put else None
+        queue, theirs, line = Queue(zk, PATH, most), Queue(other, PATH, most), "producers" if is_put else "consumers"
+        await theirs.put(b"0")
+        if not is_put:
+            await theirs.get()
+        asking = [asyncio.create_task(queue.put(b"%d" % n) if is_put else queue.get()) for n in range(1, 4)]
+        (former,) = await until_line(other, f"{PATH}/{line}", 1)
+        await asyncio.sleep(1)
+        codes = {refused: zkwire.ThrottledError.code}
+        server.strike = lambda wire, sent: codes.get(sent.name) if wire.host != "c" else None
+        if refused:
+            await (theirs.get() if is_put else theirs.put(b"0"))
+        await asyncio.sleep(0.05)
+        await server.cut_off(zk)
+        codes.clear()
+        await asyncio.sleep(0.2)  # of virtual time: the pause after the refusal
+        server.machine.expire(zk.session_id)
+        if refused:
+            await (theirs.put(b"0") if is_put else theirs.get())
+        server.refused = set()
+        assert await until_line(other, f"{PATH}/{line}", 1) != [former]
+        if is_put:
+            assert [await theirs.get() for _ in range(4)] == numbers(4)
+        else:
+            await theirs.put_many(numbers(3))
+        assert await asyncio.gather(*asking) == ([None] * 3 if is_put else numbers(3))
 
 
 async def test_tasks_that_wait_do_not_keep_another_process_from_its_turn() -> None:
@@ -76,17 +82,15 @@ async def test_as_many_waiting_tasks_take_at_the_same_time_as_there_are_items() 
         assert await asyncio.gather(*waiting[3:]) == numbers(3, 5)
 
 
+@in_virtual_time
 async def test_a_task_that_is_called_in_vain_waits_again() -> None:
-    count = Counting()
-    async with clients(1) as (server, (zk,)), zkwire.connect(server.hosts, observer=count) as other:
-        queue = Queue(other, PATH)
+    async with a_client() as (server, zk):
+        queue = Queue(zk, PATH)
         waiting = [asyncio.create_task(queue.get()) for _ in range(2)]
-        await until_line(zk, f"{PATH}/consumers", 1)
+        await asyncio.sleep(1)
+        server.names()
         queue._call(1, 2)
-        await zk.sync(PATH)
-        before = len(count.requests)
-        for _ in range(20):
-            await zk.sync(PATH)
-        assert len(count.requests) - before < 10
-        await Queue(zk, PATH).put_many(numbers(2))
+        await asyncio.sleep(1)
+        assert server.names("ping") == ["getChildren2", "getChildren"]
+        await queue.put_many(numbers(2))
         assert await asyncio.gather(*waiting) == numbers(2)
