@@ -192,7 +192,7 @@ async def test_a_consumer_that_has_seen_claims_sends_nothing_while_they_last_and
         await asyncio.sleep(1)
         server.names()
         await asyncio.sleep(60)
-        assert server.names("ping", "sync", "delete") == ["getChildren2", "getChildren"]
+        assert server.names("ping", "sync", "delete", "removeWatches") == ["getChildren2", "getChildren"]
         await theirs.put(b"1")
         assert await waiting == b"1"
 
