@@ -86,8 +86,8 @@ async def test_a_claim_that_ends_before_its_body_takes_its_attempt_back() -> Non
     async with clients() as (server, (zk, other)):
         await Queue(other, PATH).put(b"a")
         assert await fail(Queue(other, PATH, max_attempts=3)) == 1
-        undoing = server.drop_before("setData")
-        with server.hold_replies("multi", session=zk.session_id, nth=2, times=1) as held, undoing:
+        server.drop_before("setData")
+        with server.hold_replies("multi", session=zk.session_id, nth=2, times=1) as held:
             claiming = asyncio.create_task(Queue(zk, PATH, max_attempts=3).claim().__aenter__())
             await held.until_hit()
             claiming.cancel()
