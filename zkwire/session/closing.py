@@ -63,12 +63,24 @@ class OnClosing:
         self._has_begun = True
         now = asyncio.get_running_loop().time
         until = now() + within
-        while (left := until - now()) > 0 and (
-            endings := [each for stop in list(self._callbacks) if (each := stop()) is not None]
-        ):
+        while (left := until - now()) > 0 and (endings := self._stop_all()):
             begin()
             if not (await asyncio.wait(endings, timeout=left, return_when=asyncio.FIRST_COMPLETED))[0]:
                 return
+
+    def _stop_all(self) -> list[asyncio.Future[Any]]:
+        """Call all, and return the futures that are not done; the event loop reports a callback that raises, once."""
+        endings = []
+        for stop in list(self._callbacks):
+            try:
+                ending = stop()
+                if ending is not None and not ending.done():
+                    endings.append(ending)
+            except Exception as error:  # noqa: BLE001  # the others must be called
+                self.discard(stop)
+                what = {"message": f"{stop!r}, a callback of on_closing, has failed", "exception": error}
+                asyncio.get_running_loop().call_exception_handler(what)
+        return endings
 
 
 class CloseWaiter:

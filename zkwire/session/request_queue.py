@@ -21,7 +21,8 @@ from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from zkwire.errors import ConnectionLostError, ProtocolError, SessionError, ThrottledError, described, explained
+from zkwire import errors
+from zkwire.errors import SessionError, described, explained
 from zkwire.session.cleanup import Cleanup, LostCreate, is_write, traced_creates
 from zkwire.session.observer import ObserverTap
 from zkwire.session.transport import Link, check_loop
@@ -39,6 +40,7 @@ _LARGE_IN_FLIGHT: Final = 4 * 1024 * 1024
 # Bytes by which a SetWatches2 with one path can be larger than the request that has set the watch.
 _SET_AGAIN: Final = 27
 _TIMES_UNREADABLE: Final = 2
+_TIMES_CUT: Final = 4
 _OVERLOAD_PAUSE: Final = 0.2  # seconds
 _MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
@@ -252,6 +254,7 @@ class RequestQueue:
         - The client's own pings and SetWatches are dropped; the next connection begins with its own.
         - A read or another repeatable request is sent again on the next connection, before the calls that wait.
           After two unreadable answers it fails instead: a third would break the third connection, and so on forever.
+          So does a large one with which the server has closed four connections: it may be above the server's limit.
         - A write fails with ConnectionLostError, and is never sent again.
         - The node of a create is searched for if the caller is cancelled or the create is to be recovered, see Cleanup.
         """
@@ -260,8 +263,12 @@ class RequestQueue:
         waiting, self.unsent = self.unsent, deque()
         again: list[Call] = []
         lost: list[LostCreate] = []
-        has_write = any(is_write(call.request) for call in link.connection.calls)
-        for call in link.connection.calls:
+        in_flight = link.connection.calls
+        has_write = any(is_write(call.request) for call in in_flight)
+        if in_flight and isinstance(reason, ConnectionError) and not isinstance(reason, ConnectionAbortedError):
+            largest = max(in_flight, key=lambda call: call.size)  # if any is above the server's limit, this one is
+            largest.times_cut += largest.body is None
+        for call in in_flight:
             request = call.request
             if call.waiter is None:
                 continue
@@ -269,14 +276,18 @@ class RequestQueue:
             if call.waiter.done() or request.is_recovered:
                 self._settle_watch(call)
                 lost += creates
-            elif request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
+            elif request.repeatable and call.times_unreadable < _TIMES_UNREADABLE and call.times_cut < _TIMES_CUT:
                 again.append(call)
             elif request.repeatable:
+                what, name = "the server sent something else than the answer", "reply_limit"
+                if call.times_cut >= _TIMES_CUT:
+                    what = f"the server has closed {_TIMES_CUT} connections in place of answering {call.size} bytes"
+                    name = "request_limit"
                 why = (
-                    f"the server sent something else than the answer: {explained(reason)}; if the answer was too large,"
-                    " ask for less at a time, or see `reply_limit` of zkwire.connect"
+                    f"{what}: {explained(reason)}; if the {name[:-6]} was too large, ask for less at a time, or see"
+                    f" `{name}` of zkwire.connect"
                 )
-                self.fail_call(call, ProtocolError(why, operation=request.operation, path=request.subject))
+                self.fail_call(call, errors.ProtocolError(why, operation=request.operation, path=request.subject))
                 self._settle_watch(call)
             else:
                 # The caller of a create may be cancelled now, before it sees the error: `abandon` looks here.
@@ -286,7 +297,7 @@ class RequestQueue:
                     f"the connection to {self.server} broke before the answer came ({explained(reason)}); it may have"
                     " been carried out: look before you repeat it"
                 )
-                lost_answer = ConnectionLostError(
+                lost_answer = errors.ConnectionLostError(
                     why, maybe_applied=True, operation=request.operation, path=request.subject
                 )
                 self.fail_call(call, lost_answer)
@@ -313,8 +324,12 @@ class RequestQueue:
             if call.code and self.link is not None and isinstance(call.request, SET_WATCHES):
                 # The watches are not set on this connection, and the callers would wait for events in vain.
                 error = call.request.refusal(call.code, self.server)
+                if isinstance(error, errors.UnimplementedError):
+                    # This server is older than the one before.  Each stream asks again, and raises the refusal.
+                    for watcher in self.watches.take_lasting():
+                        watcher._fail(SessionError(str(error)))
                 self.link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
-            if call.code == ThrottledError.code and isinstance(call.request, RemoveWatchesRequest):
+            if call.code == errors.ThrottledError.code and isinstance(call.request, RemoveWatchesRequest):
                 self._remove_later(call.request)
             for watcher in self.watches.heard(call.request, call.code):
                 watcher._rearmed()
@@ -422,9 +437,10 @@ class RequestQueue:
         if call.watcher is None:
             return
         path = call.request.subject or ""
-        self.watches.answered(call.watch_kind, path)
+        is_removal_due = self.watches.answered(call.watch_kind, path)
         kind = kind_set_by(call.watch_kind, call.code)
-        if call.watcher.given_up or (call.waiter is not None and call.waiter.done()):
+        is_unwanted = call.watcher.given_up or (call.waiter is not None and call.waiter.done())
+        if is_unwanted or (is_removal_due and kind is None):
             self._remove_watch(ON_SERVER[call.watch_kind], path)
         elif kind is not None:
             self.watches.add(kind, path, call.watcher)

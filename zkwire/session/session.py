@@ -11,6 +11,7 @@ No other module knows that a session reconnects.  Tests can replace time, random
 """
 
 import asyncio
+import os
 import random
 from collections.abc import Coroutine, Iterable
 from functools import partial
@@ -85,7 +86,7 @@ class Session(LinkOwner):
         request_limit: int,
         reply_limit: int,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         tap = None if observer is None else ObserverTap(observer)
         self.requests: RequestQueue = RequestQueue(max_in_flight, request_limit, tap)
         self.lifetime: Lifetime = Lifetime(least_timeout if session_id else float("inf"))
@@ -262,7 +263,7 @@ class Session(LinkOwner):
         try:
             await self._stay_connected()
         except asyncio.CancelledError:
-            if self._closing is None and self._has_session:
+            if self._closing is None and self._has_session and self._process == os.getpid():
                 # Not by `close`, but from outside, and between two servers.  Another task must connect: this one is
                 # being cancelled.
                 self._runner = self._loop.create_task(self._stay_connected(), name="zkwire session, to be closed")
@@ -334,7 +335,8 @@ class Session(LinkOwner):
                 self._move_on(f"there is a server that can write: {self._hosts.peek()}")
             reason = await asyncio.shield(link.closed)
         except asyncio.CancelledError:
-            if self.requests.link is link:  # not by `close`: `asyncio.run` cancels all tasks at its end
+            # Not by `close`: `asyncio.run` cancels all tasks at its end.  A forked process has its parent's session.
+            if self.requests.link is link and self._process == os.getpid():
                 await self.close(within=_LAST_WORDS)
             raise
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias, cast
 
@@ -66,7 +67,7 @@ class Link(asyncio.BufferedProtocol):
     def __init__(self, connection: Connection, owner: LinkOwner) -> None:
         self.connection = connection
         self.is_blocked: bool = False
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         self.closed: asyncio.Future[Exception] = self._loop.create_future()
         self.owner = owner
         self._transport: asyncio.Transport | None = None
@@ -100,7 +101,7 @@ class Link(asyncio.BufferedProtocol):
     def flush(self) -> None:
         """Write what the connection has queued."""
         data = self.connection.data_to_send()
-        if data:
+        if data and self._process == os.getpid():  # in a forked process the socket is the parent's
             assert self._transport is not None  # a link is used once it is connected
             self._transport.write(data)
 
@@ -132,9 +133,9 @@ class Link(asyncio.BufferedProtocol):
         if self._reason is None:
             self._reason = reason
         self.is_blocked = True
-        if self._transport is not None:
+        if self._transport is not None and self._process == os.getpid():
             self._transport.abort()
-        elif not self.closed.done():  # never connected: asyncio will not call connection_lost
+        elif not self.closed.done():  # never connected, or a parent's: asyncio will not call connection_lost
             self.connection_lost(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

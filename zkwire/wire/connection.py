@@ -57,6 +57,7 @@ class Call:
         code: The error code of the reply, 0 for success and until the reply comes.
         zxid: The zxid of the reply: for a write, its own transaction.
         times_unreadable: How often something unreadable came in place of the reply.
+        times_cut: How often the server closed the connection when no request in flight was larger.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Call:
         "request",
         "sent_at",
         "size",
+        "times_cut",
         "times_unreadable",
         "waiter",
         "watch_kind",
@@ -93,6 +95,7 @@ class Call:
         self.code: int = 0
         self.zxid: int = 0
         self.times_unreadable: int = 0
+        self.times_cut: int = 0
         self.reply: Record | None = None
 
 
@@ -285,17 +288,15 @@ class Connection:
             arrived.append(self._reply(frame, record) if self.timeout else self._handshake(frame))
             self._undecoded.popleft()
         if self._frames.error is not None:
-            if self.calls:
-                self.calls[0].times_unreadable += 1
             raise self._frames.error
 
     def _broken_by(self, error: DecodeError | struct.error | ProtocolError) -> None:
         self._undecoded.clear()
+        if self.calls:  # the server answers in order: it has sent this in place of the oldest one's reply
+            self.calls[0].times_unreadable += 1
         if isinstance(error, ProtocolError):
             self.error = error.with_traceback(None)  # a traceback would keep the frame in memory
             return
-        if self.unfolding is not None:
-            self.calls[0].times_unreadable += 1
         self.error = ProtocolError(f"a frame that cannot be decoded: {error}")
 
     def _unfold(self, frame: bytes) -> None:
@@ -415,11 +416,7 @@ class Connection:
         if decoded is not None:
             call.reply = decoded
         elif code == 0:
-            try:
-                call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
-            except (DecodeError, struct.error):
-                call.times_unreadable += 1
-                raise
+            call.reply, _ = call.request.reply.decode(frame, _REPLY_HEADER.size)
         elif code == AuthenticationRequiredError.code:
             return AuthenticationDemand(call.request.operation)
         failed_inside = call.reply.error if isinstance(call.reply, MultiReply) else 0

@@ -132,6 +132,7 @@ class WatchTable(Generic[W]):
         self._chunk = min(_CHUNK, request_limit - _SET_WATCHES_OVERHEAD)
         self._watchers: dict[WatchKind, dict[str, dict[W, None]]] = {kind: {} for kind in WatchKind}
         self._in_flight: Counter[tuple[WatcherType, str]] = Counter()
+        self._put_off: set[tuple[WatcherType, str]] = set()  # removals that wait for a reply: it may set the watch
         self._unconfirmed: set[tuple[WatchKind, str]] = set()  # persistent watches not yet set again after a reconnect
         self._can_remove = True  # False once a server has refused removeWatches as unknown
 
@@ -142,12 +143,19 @@ class WatchTable(Generic[W]):
         """Record a request for such a watch as in flight: until its reply, the server's watch must not be removed."""
         self._in_flight[ON_SERVER[kind], path] += 1
 
-    def answered(self, kind: WatchKind, path: str) -> None:
-        """Record that a request reported by `asked` is no longer in flight."""
+    def answered(self, kind: WatchKind, path: str) -> bool:
+        """Record that a request reported by `asked` is no longer in flight.
+
+        Return whether the removal of an earlier watch was put off, and is due now unless this one was set.
+        """
         key = ON_SERVER[kind], path
         self._in_flight[key] -= 1
-        if self._in_flight[key] <= 0:  # less than 0 if the table was cleared while the request was in flight
-            del self._in_flight[key]
+        if self._in_flight[key] > 0:
+            return False
+        del self._in_flight[key]  # it is less than 0 if the table was cleared while the request was in flight
+        is_due = key in self._put_off
+        self._put_off.discard(key)
+        return is_due
 
     def add(self, kind: WatchKind, path: str, watcher: W) -> None:
         """Register `watcher`; call this in the same step in which the reply that set its watch is decoded.
@@ -189,6 +197,8 @@ class WatchTable(Generic[W]):
         rule.  This also covers servers before 3.9, which cannot remove a persistent watch in any other way.
         """
         wanted = self._wanted(path)
+        if (where, path) in self._in_flight:
+            self._put_off.add((where, path))
         if not self._can_remove or where in wanted:
             return None
         if not wanted:
@@ -245,15 +255,23 @@ class WatchTable(Generic[W]):
             for watchers in self._watchers[kind].values():
                 yield from watchers
 
-    def clear(self) -> list[W]:
-        """Remove and return every watcher, because the session is over."""
-        gone: list[W] = []
-        for table in self._watchers.values():
-            for watchers in table.values():
-                gone += watchers
+    def take_lasting(self) -> list[W]:
+        """Remove and return every persistent watcher, because the server knows no persistent watches."""
+        return self._take(_LASTING)
+
+    def _take(self, kinds: set[WatchKind]) -> list[W]:
+        tables = [table for kind, table in self._watchers.items() if kind in kinds]
+        gone = [watcher for table in tables for watchers in table.values() for watcher in watchers]
+        for table in tables:
             table.clear()
         self.lasting = 0
+        return gone
+
+    def clear(self) -> list[W]:
+        """Remove and return every watcher, because the session is over."""
+        gone = self._take(set(WatchKind))
         self._in_flight.clear()
+        self._put_off.clear()
         self._unconfirmed.clear()
         self._can_remove = True
         return gone

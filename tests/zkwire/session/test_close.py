@@ -6,6 +6,7 @@ import struct
 import pytest
 
 import zkwire
+from tests.simulation.loop import World
 from tests.support.client import begun, cancelled
 from tests.support.virtual_time import a_client, in_virtual_time
 from tests.zkwire.session.verbs import every_call
@@ -61,6 +62,31 @@ async def test_closing_ends_within_a_session_timeout_whatever_the_server_does_pi
         assert server.loop.time() - start == pytest.approx(6.0, abs=0.01)
         assert zk.state is CLOSED
         await cancelled(trickling)
+
+
+@in_virtual_time
+async def test_a_callback_that_raises_or_has_ended_already_keeps_no_other_one_from_its_end() -> None:
+    def failing() -> None:
+        calls.append("failing")
+        raise OSError("no matter")
+
+    def stop() -> "asyncio.Task[None]":
+        calls.append("stop")
+        following.cancel()
+        return following
+
+    calls = list[str]()
+    async with a_client() as (server, zk):
+        following = await begun(asyncio.sleep(60))
+        for each in (failing, stop):
+            zk.on_closing.add(each)
+        world: World = server.loop.world  # type: ignore[attr-defined]
+        await zk.close()
+        assert server.names() == ["closeSession"]
+    assert calls == ["failing", "stop", "stop"]
+    (complaint,) = world.complaints
+    assert "no matter" in complaint
+    world.complaints.clear()
 
 
 @in_virtual_time

@@ -7,11 +7,13 @@ import sys
 import pytest
 
 import zkwire
+from tests.support.client import cancelled
+from tests.support.virtual_time import a_client, in_virtual_time
 from zkwire.testing import Server
 
 # A job that a shell runs in the background inherits that SIGINT is ignored: the programs must not depend on that.
 HEAD = """
-import asyncio, signal, sys, zkwire
+import asyncio, os, signal, sys, zkwire
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -40,6 +42,24 @@ async def main():
     task = asyncio.create_task(in_block(started))
     await started.wait()
 """,
+    "a forked process ends, and the program after it": """
+async def main():
+    zk = await client()
+    holder = asyncio.create_task(held(zk))
+    await asyncio.sleep(0)
+    if not os.fork():
+        sys.exit(0)
+    os.wait()
+    session = zk.session_id
+    assert await zk.exists("/here") and zk.session_id == session
+    print("alive", flush=True)
+
+async def held(zk):
+    try:
+        await asyncio.sleep(60)
+    finally:
+        zk.discard("/here")
+""",
     "Ctrl-C, the client is open": """
 async def main():
     zk = await client()
@@ -60,8 +80,27 @@ async def test_the_session_ends_with_the_program(program: str) -> None:
         assert await running.stdout.readline() == b"ready\n"
         if "Ctrl-C" in program:
             running.send_signal(signal.SIGINT)
-        _, errors = await running.communicate()
+        printed, errors = await running.communicate()
+        assert printed == b"alive\n" * ("fork" in program), errors.decode()
         assert await other.exists("/here") is None, errors.decode()
         assert len(server.sessions) == 1
         assert b"never retrieved" not in errors
         assert b"was destroyed" not in errors
+
+
+@in_virtual_time
+@pytest.mark.parametrize("is_between_servers", [False, True])
+async def test_a_forked_process_that_ends_leaves_the_session_to_its_parent_at_once(
+    is_between_servers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_client() as (server, zk):
+        if is_between_servers:
+            await server.cut_off(zk)
+            server.refused = set()
+        server.names()
+        start, runner = server.loop.time(), zk._session._runner
+        monkeypatch.setattr("os.getpid", lambda: 0)
+        await cancelled(runner)
+        assert server.loop.time() == start
+        monkeypatch.undo()
+    assert server.names() == []

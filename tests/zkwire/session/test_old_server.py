@@ -22,7 +22,7 @@ VERBS: dict[str, tuple[int, str, Callable[[Client], Awaitable[object]]]] = {
     "events": (106, "3.6.0", lambda zk: zk.events("/a").__aenter__()),
     "whoami": (107, "3.7.0", lambda zk: zk.whoami()),
 }
-UNKNOWN = {opcode for opcode, *_ in VERBS.values()}
+UNKNOWN = {rogue.SET_WATCHES2, *(opcode for opcode, *_ in VERBS.values())}
 
 
 async def old(peer: Peer) -> None:
@@ -50,6 +50,21 @@ async def test_an_unknown_operation_fails_with_the_version_it_needs_and_the_sess
         assert zk.session_id == session
         assert server.connections == 2
         assert [code for _, code in server.requests].count(opcode) == 1
+
+
+async def test_a_stream_fails_when_its_session_moves_to_a_server_without_such_watches_and_all_else_goes_on() -> None:
+    async def newer(peer: Peer) -> None:
+        await peer.handshake()
+        await peer.reply((await peer.first_request()).xid, bytes(4))
+
+    async with Rogue(newer, old) as server, zkwire.connect(server.hosts) as zk, zk.events("/a") as events:
+        session = zk.session_id
+        assert (await zk.get("/a")).data == rogue.DATA
+        with pytest.raises(zkwire.UnimplementedError, match=r"needs ZooKeeper 3\.6\.0 or newer"):
+            await anext(events)
+        assert (await zk.get("/a")).data == rogue.DATA
+        assert zk.session_id == session
+        assert server.connections == 4
 
 
 async def test_a_server_without_ttl_nodes_says_how_to_enable_them_and_keeps_the_connection(path: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import weakref
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -327,17 +328,28 @@ async def test_the_removal_of_a_watch_that_an_overloaded_server_refuses_is_sent_
         assert times == pytest.approx([0.0, 0.2, 0.4], abs=0.05)
 
 
+GARBAGE = b"\xff" * 8
+UNREADABLE: dict[str, Callable[[int], bytes]] = {
+    "a part of a record": lambda xid: b"\0\0\0\x14" + xid.to_bytes(4, "big") + bytes(12) + b"\0\0\0\1",
+    "another xid": lambda xid: b"\0\0\0\x10" + (xid + 1).to_bytes(4, "big") + bytes(12),
+    "an empty frame": lambda xid: bytes(4),
+    "a negative length": lambda xid: GARBAGE,
+    "a part of an event": lambda xid: b"\0\0\0\x11" + b"\xff" * 4 + bytes(13),
+}
+
+
 @in_virtual_time
-async def test_a_read_with_two_unreadable_answers_fails_and_is_no_reason_to_keep_another_watch() -> None:
+@pytest.mark.parametrize("what", UNREADABLE)
+async def test_a_read_with_two_unreadable_answers_fails_and_is_no_reason_to_keep_another_watch(what: str) -> None:
     async with a_client() as (server, zk):
 
-        def send_a_part(wire: Wire, sent: Sent) -> bool | None:
+        def send_nonsense(wire: Wire, sent: Sent) -> bool | None:
             if sent.name != "exists":
                 return None
-            wire.send(b"\0\0\0\x14" + sent.xid.to_bytes(4, "big") + bytes(12) + b"\0\0\0\1")
+            wire.send(UNREADABLE[what](sent.xid))
             return False
 
-        server.strike = send_a_part
+        server.strike = send_nonsense
         with pytest.raises(zkwire.ProtocolError) as failed:
             await zk.exists_and_watch("/a")
         assert server.names() == ["exists", "connect", "exists"]
@@ -345,6 +357,27 @@ async def test_a_read_with_two_unreadable_answers_fails_and_is_no_reason_to_keep
         assert "ask for less at a time, or see `reply_limit` of zkwire.connect" in str(failed.value)
         server.strike = lambda wire, sent: None
         await _no_other_watch_is_left(server, zk)
+
+
+@in_virtual_time
+async def test_a_large_read_fails_when_the_server_has_closed_four_connections_at_it() -> None:
+    """It may be above the server's jute.maxbuffer.  The server answers none of the requests that came before it."""
+    async with a_client() as (server, zk):
+
+        def close(wire: Wire, sent: Sent) -> bool | None:
+            if reading.done():
+                return None
+            if sent.name == "multiRead":
+                wire.lose(BrokenPipeError())
+            return False
+
+        server.strike = close
+        small = started(zk.exists("/a"))
+        reading = started(zk.get_many([zkwire.GetData(f"/{number:060}") for number in range(100)]))
+        with pytest.raises(zkwire.ProtocolError, match=r"^multiRead: .* closed 4 .* see `request_limit`"):
+            await reading
+        assert server.names("sync") == ["exists", "multiRead", *["connect", "exists", "multiRead"] * 3]
+        assert await small is None
 
 
 @in_virtual_time
@@ -367,6 +400,14 @@ async def test_the_removal_of_one_watch_waits_for_no_answer_but_spares_the_watch
     async with a_client() as (server, zk):
         _, first = await zk.exists_and_watch("/a")
         server.is_holding = True
+        refused = [await begun(zk.get_and_watch("/a")) for _ in range(2)]
+        first.cancel()
+        server.release()
+        assert await outcomes(*refused) == [zkwire.NoNodeError] * 2  # neither has set a watch
+        await zk.ping()
+        assert server.names()[-2:] == ["removeWatches", "ping"]
+        _, first = await zk.exists_and_watch("/a")
+        server.is_holding = True
         asking = await begun(zk.exists_and_watch("/a"))
         first.cancel()
         server.release()
@@ -375,9 +416,6 @@ async def test_the_removal_of_one_watch_waits_for_no_answer_but_spares_the_watch
         assert "removeWatches" not in server.names()
         await zk.create("/a")
         assert (await second).type is WatchEventType.CREATED
-
-
-GARBAGE = b"\xff" * 8
 
 
 @in_virtual_time
