@@ -2,12 +2,12 @@
 
 Like the proxy it is an independent witness: struct, and nothing of zkwire.
 
-    async with Rogue(wrong_xid, honest) as rogue:    # the first connection meets wrong_xid, all later ones honest
+    async with Rogue(silence, honest) as rogue:    # the first connection meets silence, all later ones honest
         client = ...connect(rogue.hosts)
         await rogue.connected(2)
 
 A behaviour is a coroutine function that plays one connection through a Peer; options are given by `functools.partial`:
-`Rogue(partial(wrong_xid, offset=7))`. When it returns, the connection is closed by FIN. When the client disconnects,
+`Rogue(partial(eof_in_frame, keep=7))`. When it returns, the connection is closed by FIN. When the client disconnects,
 the behaviour ends.
 """
 
@@ -234,35 +234,12 @@ async def huge_length(
     await peer.ignore()
 
 
-async def wrong_xid(peer: Peer, *, offset: int = 1) -> None:
-    """The first request is answered under a wrong xid; the connection stays open."""
-    await peer.handshake()
-    request = await peer.first_request()
-    await peer.answer(request._replace(xid=request.xid + offset))
-    await peer.ignore()
-
-
-async def unasked_reply(peer: Peer, *, xid: int = 1) -> None:
-    """A reply to nothing, right behind the handshake."""
-    await peer.handshake()
-    await peer.reply(xid)
-    await peer.ignore()
-
-
 async def eof_in_frame(peer: Peer, *, keep: int = 10) -> None:
     """The first request is answered with the first `keep` bytes of a getData reply (its length included), then FIN."""
     await peer.handshake()
     request = await peer.first_request()
     payload = _REPLY_HEADER.pack(request.xid, 1, 0) + _INT.pack(len(DATA)) + DATA + STAT
     await peer.send((_INT.pack(len(payload)) + payload)[:keep])
-
-
-async def truncated_record(peer: Peer, *, keep: int = 6) -> None:
-    """The first request is answered by a whole frame whose getData record ends after `keep` bytes. Then serves."""
-    await peer.handshake()
-    request = await peer.first_request()
-    await peer.reply(request.xid, (_INT.pack(len(DATA)) + DATA + STAT)[:keep])
-    await peer.serve()
 
 
 class Rogue(Listener):

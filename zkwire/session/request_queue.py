@@ -40,7 +40,6 @@ _LARGE_IN_FLIGHT: Final = 4 * 1024 * 1024
 # Bytes by which a SetWatches2 with one path can be larger than the request that has set the watch.
 _SET_AGAIN: Final = 27
 _TIMES_UNREADABLE: Final = 2
-_TIMES_CUT: Final = 4
 _OVERLOAD_PAUSE: Final = 0.2  # seconds
 _MANY: Final = 64  # calls that may wait before the cancelled ones among them are dropped
 _EVENT_TYPES: Final = {kind.value: kind for kind in WatchEventType}
@@ -267,7 +266,7 @@ class RequestQueue:
         has_write = any(is_write(call.request) for call in in_flight)
         if in_flight and isinstance(reason, ConnectionError) and not isinstance(reason, ConnectionAbortedError):
             largest = max(in_flight, key=lambda call: call.size)  # if any is above the server's limit, this one is
-            largest.times_cut += largest.body is None
+            largest.times_unreadable += 0.5 if largest.body is None else 0
         for call in in_flight:
             request = call.request
             if call.waiter is None:
@@ -276,16 +275,12 @@ class RequestQueue:
             if call.waiter.done() or request.is_recovered:
                 self._settle_watch(call)
                 lost += creates
-            elif request.repeatable and call.times_unreadable < _TIMES_UNREADABLE and call.times_cut < _TIMES_CUT:
+            elif request.repeatable and call.times_unreadable < _TIMES_UNREADABLE:
                 again.append(call)
             elif request.repeatable:
-                what, name = "the server sent something else than the answer", "reply_limit"
-                if call.times_cut >= _TIMES_CUT:
-                    what = f"the server has closed {_TIMES_CUT} connections in place of answering {call.size} bytes"
-                    name = "request_limit"
                 why = (
-                    f"{what}: {explained(reason)}; if the {name[:-6]} was too large, ask for less at a time, or see"
-                    f" `{name}` of zkwire.connect"
+                    f"the server sent something else than the answer, or none: {explained(reason)}; if that or this was"
+                    " too large, ask for less at a time, or see `request_limit` and `reply_limit` of zkwire.connect"
                 )
                 self.fail_call(call, errors.ProtocolError(why, operation=request.operation, path=request.subject))
                 self._settle_watch(call)
@@ -326,7 +321,7 @@ class RequestQueue:
                 error = call.request.refusal(call.code, self.server)
                 if isinstance(error, errors.UnimplementedError):
                     # This server is older than the one before.  Each stream asks again, and raises the refusal.
-                    for watcher in self.watches.take_lasting():
+                    for watcher in self.watches.take():
                         watcher._fail(SessionError(str(error)))
                 self.link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
             if call.code == errors.ThrottledError.code and isinstance(call.request, RemoveWatchesRequest):

@@ -10,6 +10,7 @@ import math
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from zkwire.errors import AuthenticationRequiredError, NoAuthError, ProtocolError, UnimplementedError
@@ -45,6 +46,7 @@ class Waiter(Protocol):
     def set_exception(self, exception: BaseException, /) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Call:
     """One request, waiting or in flight: its size, the waiter for its reply and, later, the reply.
 
@@ -56,47 +58,27 @@ class Call:
         size: The number of bytes in the request's frame, without the length in front.
         code: The error code of the reply, 0 for success and until the reply comes.
         zxid: The zxid of the reply: for a write, its own transaction.
-        times_unreadable: How often something unreadable came in place of the reply.
-        times_cut: How often the server closed the connection when no request in flight was larger.
+        times_unreadable: How often something unreadable came in place of the reply; a large request, at which the
+            server may have closed the connection for its size, adds a half.
     """
 
-    __slots__ = (
-        "body",
-        "code",
-        "reply",
-        "request",
-        "sent_at",
-        "size",
-        "times_cut",
-        "times_unreadable",
-        "waiter",
-        "watch_kind",
-        "watcher",
-        "xid",
-        "zxid",
-    )
+    request: Request[Any]
+    waiter: Waiter | None = None
+    watcher: Watcher | None = None
+    watch_kind: WatchKind = WatchKind.DATA
+    size: int = field(init=False)
+    body: bytes | None = field(init=False)
+    xid: int = field(init=False, default=0)
+    sent_at: float = field(init=False, default=0.0)
+    code: int = field(init=False, default=0)
+    zxid: int = field(init=False, default=0)
+    times_unreadable: float = field(init=False, default=0)
+    reply: Record | None = field(init=False, default=None)
 
-    def __init__(
-        self,
-        request: Request[Any],
-        waiter: Waiter | None = None,
-        watcher: Watcher | None = None,
-        watch_kind: WatchKind = WatchKind.DATA,
-    ) -> None:
-        self.request: Request[Any] = request
-        body = request.encode()
-        self.size: int = len(body) + REQUEST_HEADER_SIZE
-        self.body: bytes | None = body if self.size <= _LARGE else None
-        self.waiter: Waiter | None = waiter
-        self.watcher: Watcher | None = watcher
-        self.watch_kind: WatchKind = watch_kind
-        self.xid: int = 0
-        self.sent_at: float = 0.0
-        self.code: int = 0
-        self.zxid: int = 0
-        self.times_unreadable: int = 0
-        self.times_cut: int = 0
-        self.reply: Record | None = None
+    def __post_init__(self) -> None:
+        body = self.request.encode()
+        self.size = len(body) + REQUEST_HEADER_SIZE
+        self.body = body if self.size <= _LARGE else None
 
 
 class AuthenticationDemand(NamedTuple):

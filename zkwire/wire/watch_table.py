@@ -255,11 +255,8 @@ class WatchTable(Generic[W]):
             for watchers in self._watchers[kind].values():
                 yield from watchers
 
-    def take_lasting(self) -> list[W]:
-        """Remove and return every persistent watcher, because the server knows no persistent watches."""
-        return self._take(_LASTING)
-
-    def _take(self, kinds: set[WatchKind]) -> list[W]:
+    def take(self, kinds: set[WatchKind] = _LASTING) -> list[W]:
+        """Remove and return every watcher of `kinds`, which must contain the persistent ones, by default only those."""
         tables = [table for kind, table in self._watchers.items() if kind in kinds]
         gone = [watcher for table in tables for watchers in table.values() for watcher in watchers]
         for table in tables:
@@ -269,7 +266,7 @@ class WatchTable(Generic[W]):
 
     def clear(self) -> list[W]:
         """Remove and return every watcher, because the session is over."""
-        gone = self._take(set(WatchKind))
+        gone = self.take(set(WatchKind))
         self._in_flight.clear()
         self._put_off.clear()
         self._unconfirmed.clear()

@@ -70,10 +70,7 @@ BAD_TALK: dict[str, Behaviour] = {
     "garbage": rogue.garbage_after_handshake,
     "a 2 GB frame": rogue.huge_length,
     "an empty frame": partial(rogue.garbage_after_handshake, garbage=bytes(4)),
-    "a wrong xid": rogue.wrong_xid,
-    "an unasked reply": rogue.unasked_reply,
     _CUT: partial(rogue.eof_in_frame, keep=30),
-    "a truncated record": rogue.truncated_record,
 }
 
 

@@ -346,22 +346,6 @@ def test_a_reply_without_a_request_ends_the_connection(err: int) -> None:
     assert "xid 1 was expected" in _message(connection)
 
 
-def test_a_bad_length_counts_as_the_unreadable_reply_to_the_oldest_call() -> None:
-    connection = _opened()
-    first, second, third = _sent(
-        connection, r.DeleteRequest("/a", -1), r.DeleteRequest("/b", -1), r.DeleteRequest("/c", -1)
-    )
-    assert connection.receive(_reply(1) + struct.pack(">i", -1), 0.0) == [first]
-    assert [call.times_unreadable for call in (first, second, third)] == [0, 1, 0]
-
-
-def test_a_reply_that_cannot_be_decoded_is_counted_by_its_own_call() -> None:
-    connection = _opened()
-    first, second, third = _sent(connection, r.DeleteRequest("/a", -1), r.SyncRequest("/"), r.SyncRequest("/"))
-    assert connection.receive(_reply(1) + _reply(2, b"\0\0"), 0.0) == [first]
-    assert [call.times_unreadable for call in (first, second, third)] == [0, 1, 0]
-
-
 def test_the_first_error_stays() -> None:
     connection = _opened()
     connection.receive(_reply(1) + b"\0\0", 0.0)
