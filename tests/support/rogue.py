@@ -14,7 +14,6 @@ the behaviour ends.
 import asyncio
 import contextlib
 import itertools
-import socket
 import struct
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -141,7 +140,6 @@ class Peer:
         """Send bytes as they are; return when they have left the process, hence within the client's flow control."""
         self._writer.write(data)
         await self._writer.drain()
-        self.rogue.sent += len(data)
 
     async def ignore(self) -> None:
         """Read and drop bytes until the client leaves."""
@@ -212,25 +210,9 @@ async def silence(peer: Peer) -> None:
         await peer.request()
 
 
-async def garbage_after_handshake(peer: Peer, *, garbage: bytes = GARBAGE) -> None:
+async def garbage_after_handshake(peer: Peer) -> None:
     await peer.handshake()
-    await peer.send(garbage)
-    await peer.ignore()
-
-
-async def huge_length(
-    peer: Peer, *, length: int = 0x7FFFFFFF, chunk: int = 16384, most: int = 64 << 20, interval: float = 0.0
-) -> None:
-    """A frame said to be of `length` bytes, and its data in chunks for as long as the client takes them.
-
-    `rogue.sent` counts the bytes that the client took, and those that wait in the kernel's buffers. `interval` seconds
-    lie between the chunks. After `most` bytes the connection is silent.
-    """
-    await peer.handshake()
-    await peer.send(_INT.pack(length))
-    for _ in range(most // chunk):
-        await peer.send(bytes(chunk))
-        await asyncio.sleep(interval)  # slowness is the behaviour; 0 lets a client on the same loop read
+    await peer.send(GARBAGE)
     await peer.ignore()
 
 
@@ -245,14 +227,13 @@ async def eof_in_frame(peer: Peer, *, keep: int = 10) -> None:
 class Rogue(Listener):
     """Listens on `hosts`; the n-th connection meets the n-th behaviour, those beyond meet the last.
 
-    `ended` counts the connections that are over on both sides, `sent` the bytes sent to all.  `handshakes` and
+    `ended` counts the connections that are over on both sides.  `handshakes` and
     `requests` (xid, opcode) are in order of arrival.  An error in a behaviour is raised on closing.
     """
 
     def __init__(self, *behaviours: Behaviour) -> None:
         super().__init__()
         self.ended = 0
-        self.sent = 0
         self.handshakes: list[Handshake] = []
         self.requests: list[tuple[int, int]] = []
         self._behaviours = behaviours
@@ -285,9 +266,6 @@ class Rogue(Listener):
         await self.until(lambda: sum(code == opcode for _, code in self.requests) >= count)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Small buffers, so that what is sent and what the client took are nearly the same.
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
-        writer.transport.set_write_buffer_limits(high=0)
         behaviour = self._behaviours[min(self.connections, len(self._behaviours) - 1)]
         self.connections += 1
         play = self._play(behaviour, Peer(self, reader, writer), writer)

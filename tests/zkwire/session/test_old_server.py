@@ -8,7 +8,6 @@ import zkwire
 from tests.support import rogue
 from tests.support.rogue import Peer, Rogue
 from zkwire import Client, GetData
-from zkwire.testing import Server
 
 # The opcode of each operation, the first version that knows it, and a call.
 VERBS: dict[str, tuple[int, str, Callable[[Client], Awaitable[object]]]] = {
@@ -65,18 +64,3 @@ async def test_a_stream_fails_when_its_session_moves_to_a_server_without_such_wa
         assert (await zk.get("/a")).data == rogue.DATA
         assert zk.session_id == session
         assert server.connections == 4
-
-
-async def test_a_server_without_ttl_nodes_says_how_to_enable_them_and_keeps_the_connection(path: str) -> None:
-    async with Server(ttl_nodes=False) as server, zkwire.connect(server.hosts) as zk:
-        with pytest.raises(zkwire.UnimplementedError, match=r"zookeeper\.extendedTypesEnabled=true") as refused:
-            await zk.create(path, ttl=5)
-        assert refused.value.path == path
-        tx = zk.transaction()
-        tx.create(f"{path}-2")
-        tx.create(path, ttl=5)
-        with pytest.raises(zkwire.TransactionError, match=r"zookeeper\.extendedTypesEnabled=true") as undone:
-            await tx.commit()
-        assert (undone.value.index, undone.value.code) == (1, -6)
-        await zk.create(path)
-        assert zk.state is zkwire.SessionState.CONNECTED

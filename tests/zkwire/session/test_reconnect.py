@@ -10,10 +10,10 @@ from tests.support.client import InOrder, states_until
 from tests.support.everywhere import scene
 from tests.support.proxy import Frame, Proxy
 from tests.support.recipes import proxied
-from tests.support.set_watches import lists_of
 from tests.zkwire.session.verbs import WRITES
 from zkwire import SessionState, WatchEventType
 from zkwire.testing import RealServer
+from zkwire.wire.requests import SetWatchesRequest
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
 
@@ -22,12 +22,6 @@ def handshake(frame: Frame) -> tuple[int, int]:
     """Return the last zxid and the session id of a ConnectRequest."""
     _, zxid, _, session_id = struct.unpack_from(">iqiq", frame.payload)
     return zxid, session_id
-
-
-def set_watches(frame: Frame) -> tuple[int, list[list[str]]]:
-    """Return the zxid and the three lists of paths of a SetWatches."""
-    (zxid,) = struct.unpack_from(">q", frame.body)
-    return zxid, lists_of(frame)
 
 
 # -- resuming ------------------------------------------------------------------------------------------------------
@@ -90,9 +84,9 @@ async def test_every_kind_of_watch_is_set_again_pitfalls_1_2_30(zookeeper: RealS
             mark = proxy.mark()
             proxy.drop()
             frame = await proxy.seen("setWatches", mark)
-            zxid, watched = set_watches(frame)
-            assert watched == [[path], [f"{path}-absent"], [path]]
-            assert last_zxid <= zxid <= zk.last_zxid
+            again, _ = SetWatchesRequest.decode(frame.body, 0)
+            assert (again.data, again.exist, again.child) == ([path], [f"{path}-absent"], [path])
+            assert last_zxid <= again.relative_zxid <= zk.last_zxid
             await zk.ping()
             assert proxy.requests(mark) == ["connect", "setWatches"]
             assert not any(watch.done() for watch in (exist, data, child, absent))
