@@ -81,7 +81,7 @@ async def four_letter_word(host: str, word: str, *, within: float = 5.0, ssl: _T
     addresses, chroot = hosts.parse(host)
     if len(addresses) != 1 or chroot:
         raise ValueError(f"{host!r} is not one server, 'host:port', without a chroot")
-    address = addresses[0]
+    (address,) = addresses
     if not isinstance(word, str):
         raise TypeError(f"a four-letter word must be a str, not {type(word).__name__}: {word!r}")
     if re.fullmatch("[a-z]{4}", word) is None:

@@ -15,7 +15,7 @@ from recipes.cache.mirror import Mirror, differs
 from tests.support.client import states_until
 from tests.support.everywhere import no_watch_stays, scene
 from tests.support.proxy import Proxy
-from tests.support.recipes import body_raises, no_task_stays, outcome, until
+from tests.support.recipes import body_raises, no_task_stays, outcome, until, watches
 from tests.support.trees import shown, tree, until_equal
 from tests.support.virtual_time import Sent, Wire, a_client, in_virtual_time
 from tests.support.virtual_time import Server as VirtualServer
@@ -517,25 +517,19 @@ async def test_it_is_never_current_without_a_connection() -> None:
 
 async def test_it_goes_on_in_the_next_session() -> None:
     """Pitfall 35: the server keeps as many watches then as at first, and not one more for each session."""
-
-    async def watch_count() -> int:
-        mntr = await zkwire.four_letter_word(server.hosts, "mntr")
-        assert isinstance(mntr, dict)
-        return int(mntr["zk_watch_count"])
-
     async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         await other.create("/a", b"1")
         await zk.create("/a/e", ephemeral=True)
         async with Cache(zk, "/a") as cache:
             changes = cache.changes()
-            at_first = await watch_count()
+            at_first = await watches(server)
             for number in range(2):
                 session = zk.session_id
                 server.expire(session)
                 await other.set("/a", b"after %d" % number)
                 await until_equal(cache, other)
                 assert zk.session_id != session
-            assert await watch_count() == at_first
+            assert await watches(server) == at_first
             last = {change.path: change.after and change.after.data for change in await take(changes, 2)}
             assert last == {"/a": b"after 1", "/a/e": None}
 

@@ -27,21 +27,14 @@ async def downgrade(stage: Scene) -> None:
 
 
 @pytest.mark.parametrize("refused", ["sync", "getData"])
-@pytest.mark.parametrize(
-    ("play", "cut", "nth"),
-    [
-        (count, "multi", 2),  # the counter was read before
-        (downgrade, "setData", 1),
-    ],
-    ids=lambda value: value.__name__ if callable(value) else str(value),
-)
+@pytest.mark.parametrize(("play", "cut", "nth"), [(count, "multi", 2), (downgrade, "setData", 1)])
 async def test_no_search_gives_up_because_of_a_transient_refusal(
     play: Callable[[Scene], Awaitable[None]], cut: str, nth: int, refused: str
 ) -> None:
     """Pitfalls 10, 12 and 13: a refused read proves neither that a write was carried out nor that it was not."""
     async with scene() as stage, no_task_stays():
         session = stage.zk.session_id
-        nth = 1 if refused == "sync" else nth
+        nth = 1 if refused == "sync" else nth  # the counter was read before
         with (
             stage.server.drop_after(cut, session=session) as dropped,
             stage.server.answering(refused, ThrottledError, session=session, nth=nth, times=2) as refusing,

@@ -6,6 +6,7 @@ It refuses the first such ACL, and the recipes then create their nodes so that a
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -26,26 +27,8 @@ NODE = re.compile(rf"{P}/.*(_c_|member).*|{P}/one")
 Make = Callable[[Client, Sequence[ACL] | None], Awaitable[str]]
 
 
-async def lock(zk: Client, acl: Sequence[ACL] | None) -> str:
-    return (await Lock(zk, P, acl=acl).acquire()).path
-
-
-async def write_lock(zk: Client, acl: Sequence[ACL] | None) -> str:
-    return (await ReadWriteLock(zk, P, acl=acl).write().acquire()).path
-
-
-async def semaphore(zk: Client, acl: Sequence[ACL] | None) -> str:
-    return (await Semaphore(zk, P, 2, acl=acl).acquire()).path
-
-
-async def election(zk: Client, acl: Sequence[ACL] | None) -> str:
-    return (await Election(zk, P, acl=acl).acquire()).path
-
-
-async def try_lock(zk: Client, acl: Sequence[ACL] | None) -> str:
-    lease = await TryLock(zk, f"{P}/one", acl=acl).try_acquire()
-    assert lease is not None
-    return lease.path
+async def acquired(lock: Any) -> str:
+    return str((await lock.acquire()).path)
 
 
 async def member(zk: Client, acl: Sequence[ACL] | None) -> str:
@@ -58,10 +41,18 @@ async def barrier(zk: Client, acl: Sequence[ACL] | None) -> str:
     return f"{P}/one"
 
 
-KINDS = [lock, write_lock, semaphore, election, try_lock, member, barrier]
+KINDS: dict[str, Make] = {
+    "lock": lambda zk, acl: acquired(Lock(zk, P, acl=acl)),
+    "write_lock": lambda zk, acl: acquired(ReadWriteLock(zk, P, acl=acl).write()),
+    "semaphore": lambda zk, acl: acquired(Semaphore(zk, P, 2, acl=acl)),
+    "election": lambda zk, acl: acquired(Election(zk, P, acl=acl)),
+    "try_lock": lambda zk, acl: acquired(TryLock(zk, f"{P}/one", acl=acl)),
+    "member": member,
+    "barrier": barrier,
+}
 
 
-@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 async def test_the_node_is_created_so_that_all_clients_may_write_it(make: Make) -> None:
     async with Server() as server, zkwire.connect(server.hosts, auth=[ANN]) as zk:
         await zk.ensure_path(P)
@@ -71,14 +62,14 @@ async def test_the_node_is_created_so_that_all_clients_may_write_it(make: Make) 
         assert [entry for entry in (await zk.get_acl(node))[0] if entry.perms & Perms.WRITE] == ALL_WRITE
 
 
-@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 async def test_with_an_identity_only_its_maker_may_write_the_node(make: Make) -> None:
     async with Server() as server, zkwire.connect(server.hosts, auth=[ANN]) as zk:
         writers = [entry for entry in (await zk.get_acl(await make(zk, None)))[0] if entry.perms & Perms.WRITE]
         assert [(entry.scheme, entry.id.partition(":")[0]) for entry in writers] == [("digest", "ann")]
 
 
-@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 async def test_another_acl_that_is_refused_is_an_error(make: Make) -> None:
     async with Server() as server, zkwire.connect(server.hosts) as zk:
         await zk.ensure_path(P)

@@ -47,12 +47,10 @@ def test_without_a_program_it_says_which_python_runs(
 def test_strange_names_are_one_short_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _program(monkeypatch, "/srv/\x1b[2J\nx\udcff.py") == "?[2J?x?.py"
     assert _program(monkeypatch, "/srv/" + "x" * 1000) == "x" * 100
-    monkeypatch.setattr(socket, "gethostname", lambda: " a host\n")
-    this_process._describe.cache_clear()
-    assert this_process.describe().startswith(f"a-host? {os.getpid()} ".encode())
-    monkeypatch.setattr(socket, "gethostname", lambda: "")
-    this_process._describe.cache_clear()
-    assert this_process.describe().startswith(f"- {os.getpid()} ".encode())
+    for host, shown in ((" a host\n", "a-host?"), ("", "-")):
+        monkeypatch.setattr(socket, "gethostname", lambda host=host: host)
+        this_process._describe.cache_clear()
+        assert this_process.describe().startswith(f"{shown} {os.getpid()} ".encode())
 
 
 def test_it_is_made_once_for_each_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,10 @@ async def test_an_answer_without_an_end_is_refused(word: str, limit: int) -> Non
     async with answering(b"a\tb\n" * (MiB // 4), times=100_000) as hosts:
         refused = pytest.raises(zkwire.ProtocolError, match=rf"{word}: {hosts} sent more than {limit * MiB} bytes")
         with memory_below((2 * limit + 8) * MiB), refused:
-            await zkwire.four_letter_word(hosts, word, within=20.0)
+            await zkwire.four_letter_word(hosts, word, within=24 * 3600)
+        for bad in (-0.5, 24 * 3600 + 1):
+            with pytest.raises(ValueError, match="within must be a number of seconds from 0 to a day"):
+                await zkwire.four_letter_word(hosts, word, within=bad)
 
 
 async def test_numbers_of_any_length_are_read() -> None:
@@ -95,9 +98,6 @@ async def test_a_server_that_refuses_says_why(word: str, answer: bytes, error: t
 async def test_other_texts_are_returned_as_they_are(word: str, answer: str) -> None:
     async with answering(answer.encode()) as hosts:
         assert await zkwire.four_letter_word(hosts, word) == answer
-
-
-async def test_a_text_that_is_no_utf8_is_returned_all_the_same() -> None:
     async with answering(b"envi\na=\xff=1\nb\n") as hosts:
         assert await zkwire.four_letter_word(hosts, "envi") == {"a": "\ufffd=1"}
 

@@ -9,6 +9,8 @@ import pytest
 import zkwire
 from tests.support.everywhere import Scene, scene
 from zkwire import GetData, WatchSet
+from zkwire.client.requester import Requester
+from zkwire.wire.requests import SyncRequest
 
 
 async def _entered(stage: Scene) -> Callable[[], Awaitable[object]]:
@@ -45,6 +47,7 @@ def _verb(verb: Callable[[zkwire.Client], Any]) -> Callable[[Scene], Awaitable[A
 
 USES: dict[str, Callable[[Scene], Awaitable[Callable[[], Awaitable[object]]]]] = {
     "get": _verb(lambda zk: zk.get("/")),
+    "request_timeout": _verb(lambda zk: Requester(zk._session, "", zk._requester._rng, 1.0).ask(SyncRequest("/"))),
     "pipeline": _verb(lambda zk: zk.pipeline([GetData("/")])),
     "ensure_path": _verb(lambda zk: zk.ensure_path("/a")),
     "discard": _verb(lambda zk: zk.discard("/a")),

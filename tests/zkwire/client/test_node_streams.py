@@ -70,16 +70,22 @@ async def test_a_stream_is_cancelled_at_every_turn_and_leaves_no_watch(kind: str
 # What it costs
 
 
+@pytest.mark.parametrize("expires", [False, True])
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_each_change_causes_one_read(kind: str) -> None:
+async def test_each_change_causes_one_read(kind: str, expires: bool) -> None:
     async with scene() as stage:
         await stage.other.create("/a")
-        with stage.server.delay_replies(0, session=stage.zk.session_id, path="/a") as requests:
+        with stage.server.delay_replies(0, READ[kind].removesuffix("2"), path="/a") as requests:
             async with stream(stage.zk, kind, "/a") as values:
                 await following(values)
+                if expires:
+                    stage.server.expire(stage.zk.session_id)
                 for name in "123":
                     await disturb(stage.other, kind, "/a", name)
                     await following(values)
+                waiting = await begun(anext(values))
+                await stage.zk.ping()
+                await cancelled(waiting)
             assert requests.hits == 4
 
 
@@ -123,10 +129,12 @@ async def test_a_stream_closed_while_a_task_waits_for_it_reads_no_more(kind: str
         await no_watch_stays(stage.server.hosts)
 
 
+@pytest.mark.parametrize("is_there", [True, False])
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_value_that_comes_after_its_stream_was_closed_is_not_given(kind: str) -> None:
+async def test_a_value_that_comes_after_its_stream_was_closed_is_not_given(kind: str, is_there: bool) -> None:
     async with scene() as stage:
-        await stage.zk.create(stage.path)
+        if is_there:
+            await stage.zk.create(stage.path)
         values = stream(stage.zk, kind, stage.path)
         with stage.server.hold_replies(READ[kind].removesuffix("2"), session=stage.zk.session_id) as reading:
             waiting = asyncio.ensure_future(anext(values))

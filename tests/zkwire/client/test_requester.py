@@ -163,12 +163,12 @@ async def test_when_taking_an_answer_fails_the_requests_after_it_are_abandoned(m
 
     asking = await begun(ask_each(requester, [wire.GetDataRequest("/a", False)] * 5, refuse))
     first, second, third = answers.futures
-    second.set_result("second")
+    second.set_exception(zkwire.ConnectionLostError("cut", maybe_applied=True))
     first.set_result("first")
     with pytest.raises(LookupError, match="first"):
         await asking
     assert third.cancelled()
-    assert answers.abandoned == [second]
+    assert (answers.abandoned, second._log_traceback) == ([second], False)  # asyncio does not report its error
     await cancelled(await begun(ask_each(requester, [wire.GetDataRequest("/a", False)] * 2, refuse)))
     assert [each.cancelled() for each in answers.futures[3:]] == [True, True]
 

@@ -169,7 +169,7 @@ async def test_ensure_path_looks_again_after_a_lost_connection_and_if_a_node_abo
         # Before the server looks whether the node exists, it checks the permission to create it.
         for path, missing in (("/a/b", "/a/b"), ("/a/new", "/a")):
             with (
-                server.answering("exists", zkwire.NoNodeError, path=missing, times=1),
+                server.answering("exists", zkwire.NoNodeError, times=2),
                 server.answering("create", zkwire.NoAuthError, path=missing),
             ):
                 await zk.ensure_path(path)

@@ -94,4 +94,4 @@ async def test_subclasses_of_int_and_other_sequences_are_taken() -> None:
         await zk.delete("/a", Number(1))
         limits: Any = dict.fromkeys(("max_in_flight", "request_limit", "reply_limit"), Number(5000))
         async with zkwire.connect(stage.server.hosts, Number(10), **limits) as other:
-            await other.events("/", backlog=Number(5)).__aenter__()
+            await other.events("/", backlog=Number(1)).__aenter__()
