@@ -10,7 +10,7 @@ import zkwire
 from recipes import LockLostError, LockTakenError, TryLock
 from recipes.common import this_process
 from tests.support.client import given_up
-from tests.support.everywhere import Scene, scene
+from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import taken
 from tests.support.proxy import Proxy
 from tests.support.recipes import expire, make_uncertain, no_task_stays, outcome, until, until_state, until_watches
@@ -217,7 +217,7 @@ async def test_a_try_that_is_cancelled_behind_its_create_leaves_no_node() -> Non
             assert await stage.other.exists(P) is not None
             trying.cancel()
             assert isinstance(await outcome(trying), asyncio.CancelledError)
-        await until_absent(stage)
+        await nothing_stays(stage)
         await (await taken(lock)).release()
 
 
@@ -278,11 +278,3 @@ async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_nex
         assert (stat.czxid, stat.ephemeral_owner) == (lease.token, stage.zk.session_id)
         assert stage.zk.session_id != old
         await lease.release()
-
-
-async def until_absent(stage: Scene) -> None:
-    async def is_absent() -> bool:
-        return await stage.other.exists(P) is None
-
-    await stage.zk.ping()
-    await until(is_absent)

@@ -130,12 +130,13 @@ async def test_a_lost_connection_is_told_and_the_locks_are_shown_again_afterward
 ) -> None:
     async with a_client() as (server, zk):
         monkeypatch.setattr(show, "connected", lambda options: nullcontext(zk))
+        await zk.create("/a")
         showing = asyncio.create_task(show.show(Namespace(path="/", watch=True, json=True)))
         await asyncio.sleep(10.0)  # of virtual time: without a change nothing is printed
         if ends_session:  # while a look is under way
             server.names()
             server.strike = lambda wire, sent: False if sent.name == "getData" else None
-            await zk.create("/a")
+            await zk.create("/a/b")
             await server.until("getData")
         server.refused = {"a", "b"}
         server.drop()

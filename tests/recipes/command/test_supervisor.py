@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Self
 from unittest.mock import DEFAULT, Mock
@@ -17,28 +17,8 @@ import pytest
 from recipes.command import kernel, supervisor
 
 
-def _answers(order: dict[str, Any]) -> list[dict[str, Any]]:
-    """Start a supervisor, give it the order and end; return what it has answered until its own end."""
-    orders, pid = supervisor.start()
-    with orders, orders.makefile("rb") as reading:
-        orders.sendall(json.dumps(order).encode() + b"\n")
-        orders.shutdown(1)  # no more orders: the holder has ended
-        answers = [json.loads(line) for line in reading]
-    assert os.waitpid(pid, 0)[1] == 0
-    return answers
-
-
 def _order(command: list[str], *, left: float, grace: float) -> dict[str, Any]:
     return {"run": command, "env": dict(os.environ), "until": kernel.now() + left, "grace": grace}
-
-
-@pytest.mark.parametrize(("left", "grace"), [(-5.0, 2.0), (0.0, 0.0), (60.0, 90.0)])
-def test_a_command_that_would_have_to_end_at_once_is_not_started(left: float, grace: float, tmp_path: Path) -> None:
-    """The lock may be lost while the order to run the command is on its way."""
-    for count in range(5):  # it would be ended at once, and a quick command has done its work by then
-        mark = tmp_path / str(count)
-        assert _answers(_order(["mkdir", str(mark)], left=left, grace=grace)) == [{"late": True}]
-        assert not mark.exists()
 
 
 @pytest.fixture
@@ -94,11 +74,15 @@ def test_a_supervisor_sleeps_until_there_is_something_to_do_and_a_second_at_most
     assert 0.0 < group.time_to_sleep() < 0.5  # there is no event when the last process ends
 
 
-def _until_written(file: Path) -> None:
+def _until(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 30
-    while not (file.exists() and file.read_text()):
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def _until_written(file: Path) -> None:
+    _until(lambda: file.exists() and bool(file.read_text()))
 
 
 class Holder:
@@ -151,6 +135,18 @@ def holder(tmp_path: Path) -> Iterator[Holder]:
         yield made
 
 
+@pytest.mark.parametrize(("left", "grace"), [(-5.0, 2.0), (0.0, 0.0), (60.0, 90.0)])
+def test_a_command_that_would_have_to_end_at_once_is_not_started(
+    left: float, grace: float, holder: Holder, tmp_path: Path
+) -> None:
+    """The lock may be lost while the order to run the command is on its way."""
+    for count in range(5):  # it would be ended at once, and a quick command has done its work by then
+        mark = tmp_path / str(count)
+        holder.order(**_order(["mkdir", str(mark)], left=left, grace=grace))
+        assert holder.answer() == {"late": True}
+        assert not mark.exists()
+
+
 @pytest.mark.parametrize(("script", "status"), [("exit 3", 3), ("true", 0), ("kill -KILL $$", -signal.SIGKILL)])
 def test_the_status_of_a_command_is_answered_and_the_next_one_can_run(script: str, status: int, holder: Holder) -> None:
     for _ in range(2):
@@ -197,10 +193,17 @@ def test_a_command_that_is_to_end_gets_sigterm_and_its_end_counts_as_early(holde
     assert holder.answer() == {"status": -signal.SIGKILL, "early": True}
 
 
-def test_the_answer_comes_when_all_that_a_command_leaves_running_has_ended(holder: Holder) -> None:
-    group = holder.run("trap '' TERM; sleep 1000 & exit 0", grace=0.3)
+def test_the_answer_comes_when_all_that_a_command_leaves_running_has_ended(holder: Holder, tmp_path: Path) -> None:
+    """But not what has left its group, which may end later."""
+    pid, go = tmp_path / "pid", tmp_path / "go"
+    leaves = f"setsid sh -c 'echo $$ > {pid}; until test -e {go}; do sleep 0.01; done'"
+    group = holder.run(f"trap '' TERM; sleep 1000 & {leaves} & until test -s {pid}; do sleep 0.01; done", grace=0.3)
     assert holder.answer() == {"status": 0, "early": False}
     assert not kernel.group_is_alive(group)
+    go.touch()
+    _until(lambda: not Path(f"/proc/{pid.read_text().strip()}").exists())
+    holder.run("exit 3")
+    assert holder.answer() == {"status": 3, "early": False}
 
 
 def test_the_answer_comes_when_the_command_of_an_inner_supervisor_has_ended(holder: Holder, tmp_path: Path) -> None:

@@ -536,8 +536,6 @@ async def test_a_body_that_has_ended_waits_for_the_other_member_and_one_that_has
                     raise LookupError("failed")
                 await event.wait()
 
-        ended = asyncio.Event()
-        ended.set()
         slow = asyncio.create_task(take_part_until(stage.other, release))
         with pytest.raises(LookupError):
             await take_part_until(stage.zk, None)
@@ -549,7 +547,7 @@ async def test_a_body_that_has_ended_waits_for_the_other_member_and_one_that_has
 
         release.clear()
         slow = asyncio.create_task(take_part_until(stage.other, release))
-        quick = asyncio.create_task(take_part_until(stage.zk, ended))
+        quick = asyncio.create_task(take_part(DoubleBarrier(stage.zk, stage.path, 2)))
         await until_armed(1, stage.zk)  # it waits for the other one to leave
         assert not quick.done()
         release.set()
