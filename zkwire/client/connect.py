@@ -89,7 +89,7 @@ async def _connected(
     request_timeout = options.pop("request_timeout")
     session = Session(**options)
     identities = (options["sasl"] is not None) + has_tls
-    rng, is_resumed = options["rng"], options["session_id"] != 0
+    rng, is_resumed = options["rng"], bool(options["session_id"])
     if options["locks"]:
         # Not at the first acquire, for which others may wait, but while the servers make the session.
         replies = (each.reply for each in _OF_LOCKS)

@@ -190,7 +190,7 @@ class Requester:
     def let_go(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
         """Cancel a request that no caller waits for any more; if it was answered, see to what it has made."""
         # After `cancel`, asyncio does not log "exception was never retrieved" either, when the future is collected.
-        if not future.cancel() and not future.cancelled():
+        if not future.cancel():
             self.requests.abandon(future, request)
 
     def failure(self, error: BaseException, watch: Watch | None = None, raised: Any = _RAISED) -> BaseException:

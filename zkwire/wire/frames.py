@@ -36,7 +36,7 @@ class FrameReader:
         self._parts: list[bytes] = []
         # How many kept bytes it takes to get any further: the rest of the length, or of the frame once its length is
         # known.  Without it a large frame that comes in small pieces would be joined again for each piece.
-        self._wanted = LENGTH.size
+        self._wanted: int
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream and return the frames that are now complete, without their lengths."""

@@ -196,7 +196,7 @@ _decode_not_null: Final = vector_decoder(_decode_text)
 
 def _decode_texts(data: bytes, at: int) -> tuple[list[str], int]:
     """Decode a vector of strings as the Java server does: neither the vector nor an element may be null."""
-    if data[at : at + 4] == b"\xff\xff\xff\xff":
+    if data.startswith(b"\xff\xff\xff\xff", at):
         raise DecodeError(f"a null vector, at byte {at}")
     return _decode_not_null(data, at)
 

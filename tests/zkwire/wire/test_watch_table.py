@@ -135,6 +135,7 @@ def test_what_a_request_in_flight_needs_is_not_removed_until_each_of_them_is_ans
     table: WatchTable[str] = WatchTable()
     table.asked(DATA, "/a")
     table.clear()
+    assert table.to_remove(WatcherType.DATA, "/a") is ANY
     table.answered(DATA, "/a")
     for _ in range(2):
         table.asked(EXIST, "/a")
