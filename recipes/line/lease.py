@@ -239,8 +239,9 @@ class Lease(Holding):
         """
         if self._loss is None and self.is_released:
             raise RuntimeError(f"the lock node {self.path} was released")
-        if self._seconds_left() <= 0:
-            raise copy(self._lose(self._why_uncertain()))  # each call would add its traceback to one object
+        loss = self._find_loss()
+        if loss is not None:
+            raise copy(loss)  # each call would add its traceback to one object
 
     async def asked(self) -> bool:
         """Wait until another client asks to give way, by `Contender.ask` or Curator's Revoker; return True then.
@@ -369,8 +370,7 @@ class Lease(Holding):
 
     def _why_uncertain(self) -> str:
         """Return why `_seconds_left` is 0: the session has ended or is being closed, or no server has answered."""
-        is_over = self._zk.session_id != self._session_id or self._zk.certain_until == float("-inf")
-        return _ENDED if is_over else _UNCERTAIN
+        return _ENDED if self._zk.certain_until == float("-inf") else _UNCERTAIN
 
     def _on_end(self) -> None:
         """Clean up; called when the lease is released or lost, or another lease takes over its ticket."""
@@ -408,10 +408,10 @@ class Lease(Holding):
         with suppress(ZooKeeperError):
             await self._write(writer, data_of)
 
-    def _lose(self, why: str) -> LockLostError:
-        """Return the loss of the lease; if it is not over, it is lost now, for the reason `why`."""
+    def _lose(self, why: str) -> None:
+        """Lose the lease, for the reason `why`, if it is not over."""
         if self.is_over:
-            return self._loss or LockLostError(self.path, why)
+            return
         self._loss = LockLostError(self.path, why)
         self._finish()
         if why is not DELETED and self._zk.session_id == self._session_id:
@@ -420,7 +420,6 @@ class Lease(Holding):
         self._ticket.unwatch()
         self._interrupt_bodies(self._loss)
         _log.warning("lost the %s %s: %s", self._noun, self.path, why)
-        return self._loss
 
     def _finish(self, gone: asyncio.Future[None] | None = None) -> None:
         """End the lease, once; `gone` is the future of its removal if that was started.

@@ -106,7 +106,7 @@ class Hold(Generic[H]):
             if task in _ENTERED:
                 _stop_outer_body(task, passes_cancellation=passes_cancellation)
         if ours:
-            loss = loss or self._loss
+            loss = self._loss
         elif kind is not None and not isinstance(error, SessionError):
             loss = None
         if loss is not None:

@@ -262,7 +262,7 @@ class Position:
         self._take_blockers(names)
         self._is_listed = True
         self._sees_children = is_watched
-        self.needs_list = bool(self._unreadable) and self.watches_children and not is_watched
+        self.needs_list = self.watches_children and not is_watched
 
     def caught_up(self, names: Ranking) -> None:
         """Take in which children may remain, as other tickets of this client know it, if it makes a list unnecessary.

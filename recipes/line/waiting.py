@@ -173,12 +173,12 @@ class WaitingTicket:
         position = self._position
         try:
             has_left = await self._rules.leave_out(self._zk, position)
-            if (has_left and position.is_free) or not position.is_informed:
+            if has_left or not position.is_informed:
                 await self._look_again()
             for _ in range(_LOOKS_AGAIN):
                 if not position.is_free and position.name < min(position.before):
                     await self._look_again()
-            if self.is_first and not self.owns and not self.is_lost:
+            if self.is_first and not self.owns:
                 await certify(self._zk)
                 await self._look_again()  # that may have taken long, and nothing has watched the node
             if self.is_lost:
@@ -357,7 +357,7 @@ class WaitingTicket:
             position.listed(self._shared.listed(ranked(answers.pop())), is_watched=watches_children)
         for name, answer in zip(own + blockers, answers, strict=True):
             self._take_watched(name, answer)
-        if not (position.owns or all(is_ticket(answer.stat) for answer in answers if isinstance(answer, Node))):
+        if not all(is_ticket(answer.stat) for answer in answers if isinstance(answer, Node)):
             for name in await known.foreign_among(self._zk, position.unknown):
                 position.departed(name)
 

@@ -209,10 +209,15 @@ async def test_a_body_that_closes_its_client_is_not_waited_for(held: str) -> Non
             await zk.close()
 
 
-@pytest.mark.parametrize("held", EXCLUDING)
+@pytest.mark.parametrize(
+    ("held", "before"), [("Lock", "lost"), ("Lock", "cancelled"), *((each, "") for each in EXCLUDING)]
+)
 @in_virtual_time
-async def test_a_client_that_is_closed_ends_its_session_after_the_bodies_of_other_tasks(held: str) -> None:
-    """Also of one that begins meanwhile, because another body has ended, while a third one cleans up for long."""
+async def test_a_client_that_is_closed_ends_its_session_after_the_bodies_of_other_tasks(held: str, before: str) -> None:
+    """Also of one that begins meanwhile, because another body has ended, while a third one cleans up for long.
+
+    A clean-up that began `before` is not disturbed, and not waited for if the lease is lost.
+    """
     server, ended = Server(max_session_timeout=LONG), list[float]()
     zk = await connected(server).__aenter__()
 
@@ -223,12 +228,17 @@ async def test_a_client_that_is_closed_ends_its_session_after_the_bodies_of_othe
             finally:
                 await asyncio.sleep(cleaning_up)  # of virtual time
                 ended.append(cleaning_up)
-                assert "closeSession" not in server.names()
+                assert before == "lost" or "closeSession" not in server.names()
 
     bodies = (HELD[held](zk), 20.0), (Lock(zk, "/two"), 0.0), (Lock(zk, "/two"), 1.0)
     running = [asyncio.create_task(service(*each)) for each in bodies]
     await asyncio.sleep(2.0)  # of virtual time: longer than a Partitioner settles
+    if before == "lost":
+        await zk.delete(f"/held/{(await zk.get_children('/held'))[0]}")
+    elif before:
+        running[0].cancel()
+        await turns()
     await zk.close()
-    assert ended == [0.0, 1.0, 20.0]
+    assert ended == ([0.0] if before == "lost" else [0.0, 1.0, 20.0])
     errors = list(map(str, await asyncio.gather(*running, return_exceptions=True)))
-    assert all("being closed" in each for each in errors[held == "a term of an election" :])  # its iteration ends
+    assert before or all("being closed" in each for each in errors[held == "a term of an election" :])  # it just ends

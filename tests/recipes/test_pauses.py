@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from recipes import Cache, Partitioner, ReadWriteLock, Semaphore, TimedLock
+from recipes import Cache, Lock, Partitioner, ReadWriteLock, Semaphore, TimedLock
 from tests.support.everywhere import Scene, scene
+from tests.support.locks import hung
 from tests.support.recipes import no_task_stays, outcome
 from zkwire import Client, ThrottledError
 
@@ -58,6 +59,9 @@ def yields_to_writers(zk: Client) -> ReadWriteLock:
 
 
 TRIES: dict[str, tuple[str, Callable[[Client], Awaitable[Any]]]] = {
+    "ticket": ("create", lambda zk: Lock(zk, P).acquire()),
+    "line": ("getChildren", lambda zk: Lock(zk, P).acquire()),
+    "tickets ahead": ("getData", lambda zk: Lock(zk, P).acquire()),
     "list of preferred tickets, wait": ("getChildren", lambda zk: yields_to_writers(zk).read().acquire()),
     "list of preferred tickets, try": ("getChildren", lambda zk: yields_to_writers(zk).read().try_acquire()),
     "preferred ticket, wait": ("getData", lambda zk: yields_to_writers(zk).read().acquire()),
@@ -79,8 +83,11 @@ async def test_nothing_is_asked_in_a_pause(operation: str, act: Callable[[Client
         await writer.release()
 
 
-async def test_no_limit_and_no_downgrade_is_written_in_a_pause() -> None:
+async def test_no_limit_and_no_downgrade_is_written_and_no_holder_deleted_in_a_pause() -> None:
     async with scene(P) as stage, no_task_stays():
+        node = await hung(stage.other, P, 0.01)
+        await asks_no_more(stage, "delete", lambda: Lock(stage.zk, P).acquire())
+        await stage.other.delete(node)
         written = await ReadWriteLock(stage.zk, P).write().acquire()
         await asks_no_more(stage, "setData", written.downgrade)
         await written.release()

@@ -9,13 +9,13 @@ import zkwire
 from recipes import Lock, LockLostError, ReadWriteLock, WriteLease
 from recipes.line.locking import Locking
 from recipes.read_write_lock import Preference
+from tests.support.client import Server
 from tests.support.everywhere import no_watch_stays, scene
 from tests.support.locks import release, start_waiting, taken, two_clients
 from tests.support.proxy import Proxy
 from tests.support.queues import Counting
 from tests.support.recipes import body_raises, line, no_task_stays, outcome, proxied, until, until_armed, until_line
-from zkwire import Client
-from zkwire.testing import RealServer, Server
+from zkwire import Client, testing
 
 pytestmark = pytest.mark.limit(30)
 
@@ -32,9 +32,9 @@ async def until_tickets(zk: Client, path: str, count: int) -> None:
 # -- which leases exclude each other ----------------------------------------------------------------------------------
 
 
-async def test_readers_hold_together_and_a_writer_alone_in_ticket_order(zookeeper: RealServer, path: str) -> None:
+async def test_readers_hold_together_and_a_writer_alone_in_ticket_order(each_server: Server, path: str) -> None:
     """Pitfall 4: a reader waits for the writers before it, not for readers and not for writers behind it."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         rw, rw2 = ReadWriteLock(zk, path), ReadWriteLock(other, path)
         first = await rw.read().acquire()
         second = await rw2.read().acquire()
@@ -77,7 +77,7 @@ async def test_a_ticket_without_the_name_of_a_reader_counts_as_a_writer(foreign:
 
 async def test_a_task_that_would_wait_for_itself_gets_an_error_and_sends_nothing() -> None:
     path = "/rw"
-    async with Server() as server, Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+    async with testing.Server() as server, Proxy(server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         rw = ReadWriteLock(zk, path)
         for mine, locking in ((rw.read(), rw.write()), (rw.write(), rw.write()), (rw.write(), rw.read())):
             async with mine:
@@ -131,10 +131,10 @@ _PLAIN = ["create2", "getChildren", "delete"]
     ],
 )
 async def test_uncontended_requests(
-    zookeeper: RealServer, path: str, prefer: Preference | None, read: list[str], write: list[str]
+    each_server: Server, path: str, prefer: Preference | None, read: list[str], write: list[str]
 ) -> None:
     """Acquire and release are one write each; only the side without preference pays for a preference."""
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+    async with Proxy(each_server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         rw = ReadWriteLock(zk, path, prefer=prefer)
         for locking in (rw.read(), rw.write()):
             async with locking:  # from now on the client knows that the nodes stand
@@ -151,9 +151,9 @@ def replies(proxy: Proxy, since: int) -> list[str]:
     return [frame.opcode for frame in proxy.log[since:] if frame.direction == "reply" and not frame.err]
 
 
-async def test_readers_get_events_of_the_last_writer_before_them_only(zookeeper: RealServer, path: str) -> None:
+async def test_readers_get_events_of_the_last_writer_before_them_only(each_server: Server, path: str) -> None:
     """No herd: while another writer is between, none of the readers could do anything."""
-    async with proxied(zookeeper) as (proxy, zk, zk2):
+    async with proxied(each_server) as (proxy, zk, zk2):
         first = await ReadWriteLock(zk, path).write().acquire()
         second = await start_waiting(zk, ReadWriteLock(zk, path).write(), 2)
         mark = proxy.mark()
@@ -174,9 +174,9 @@ async def test_readers_get_events_of_the_last_writer_before_them_only(zookeeper:
 # -- downgrade --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_downgrade_lets_readers_in_and_no_writer(zookeeper: RealServer, path: str) -> None:
+async def test_a_downgrade_lets_readers_in_and_no_writer(each_server: Server, path: str) -> None:
     """Pitfall 16: the waiting writer has a lower number than any new ticket that the holder could take to read."""
-    async with zkwire.connect(zookeeper.hosts) as zk, zkwire.connect(zookeeper.hosts) as other:
+    async with zkwire.connect(each_server.hosts) as zk, zkwire.connect(each_server.hosts) as other:
         rw, rw2 = ReadWriteLock(zk, path, data=b"host-7"), ReadWriteLock(other, path)
         written = await rw.write().acquire()
         assert isinstance(written, WriteLease)
@@ -218,6 +218,10 @@ async def test_a_downgrade_inside_the_body() -> None:
                 await rw.write().acquire()
             async with ReadWriteLock(other, "/rw").read():
                 pass
+            assert await ReadWriteLock(other, "/rw").write().try_acquire() is None
+            before = await zk.get("/rw")
+            assert await ReadWriteLock(other, "/rw").write().try_acquire() is None
+            assert await zk.get("/rw") == before  # the second one has taken no ticket
             read.check()
         assert read.is_released
         assert await line(other, "/rw") == []
@@ -237,7 +241,7 @@ async def test_the_loss_of_the_read_lease_cancels_the_body_of_the_write_lease() 
 @pytest.mark.parametrize("how", ["deleted", "expired"])
 async def test_a_lost_write_lease_cannot_be_downgraded(how: str) -> None:
     """Pitfalls 13 and 17."""
-    async with Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
+    async with testing.Server() as server, zkwire.connect(server.hosts) as zk, zkwire.connect(server.hosts) as other:
         rw = ReadWriteLock(zk, "/rw")
         lease = await rw.write().acquire()
         if how == "expired":
@@ -433,8 +437,8 @@ async def test_a_preferred_writer_that_downgrades_lets_readers_in() -> None:
         await read.release()
 
 
-async def test_the_node_where_writers_queue_is_a_container_and_no_ticket(zookeeper: RealServer, path: str) -> None:
-    async with Proxy(zookeeper.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
+async def test_the_node_where_writers_queue_is_a_container_and_no_ticket(each_server: Server, path: str) -> None:
+    async with Proxy(each_server.hosts) as proxy, zkwire.connect(proxy.hosts) as zk:
         async with ReadWriteLock(zk, f"{path}/rw", prefer="readers").write(), Lock(zk, f"{path}/rw/writers").hold():
             pass
         made = {f.path: f.opcode for f in proxy.log if f.direction == "reply" and f.opcode.startswith("create")}

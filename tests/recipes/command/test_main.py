@@ -20,7 +20,7 @@ from unittest.mock import AsyncMock, patch
 import pytest
 
 import zkwire
-from recipes import Lock, LockLostError, ReadWriteLock, Semaphore
+from recipes import Lock, ReadWriteLock, Semaphore
 from recipes.command import kernel, running, supervisor
 from recipes.command.main import main, parser
 from recipes.line.lease import Lease
@@ -336,10 +336,9 @@ def test_a_lost_lock_is_the_reason(
 ) -> None:
     is_lost, lose = threading.Event(), Lease._lose
 
-    def lose_and_say_so(lease: Lease, why: str) -> LockLostError:
-        loss = lose(lease, why)
+    def lose_and_say_so(lease: Lease, why: str) -> None:
+        lose(lease, why)
         is_lost.set()
-        return loss
 
     monkeypatch.setattr(Lease, "_lose", lose_and_say_so)
 

@@ -7,10 +7,10 @@ import pytest
 import zkwire
 from recipes import Lock, TryLock
 from recipes.common.parent_acl import beyond
+from tests.support.client import Server
 from tests.support.everywhere import scene
 from tests.support.recipes import proxied, two_clients
 from zkwire import ACL, Perms, digest_acl
-from zkwire.testing import RealServer
 
 ALL, READ = Perms.ALL, Perms.READ
 OWNER = digest_acl("user", "password")
@@ -48,11 +48,11 @@ def test_what_an_acl_allows_beyond_another_one(found: list[ACL], asked: list[ACL
 
 
 async def test_a_lock_in_a_wider_node_of_another_client_is_reported_once(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+    each_server: Server, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with two_clients(zookeeper) as (_, other):
+    async with two_clients(each_server) as (_, other):
         await other.create(path)
-        async with zkwire.connect(zookeeper.hosts, auth=[("digest", b"user:password")]) as zk:
+        async with zkwire.connect(each_server.hosts, auth=[("digest", b"user:password")]) as zk:
             for _ in range(2):
                 async with Lock(zk, path, acl=zkwire.CREATOR_ALL_ACL):
                     pass
@@ -63,23 +63,23 @@ async def test_a_lock_in_a_wider_node_of_another_client_is_reported_once(
 
 
 async def test_a_lock_in_a_node_that_it_creates_itself_is_not_reported(
-    zookeeper: RealServer, path: str, caplog: pytest.LogCaptureFixture
+    each_server: Server, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with zkwire.connect(zookeeper.hosts, auth=[("digest", b"user:password")]) as zk:
+    async with zkwire.connect(each_server.hosts, auth=[("digest", b"user:password")]) as zk:
         for acl in (zkwire.CREATOR_ALL_ACL, [digest_acl("user", "password")], None):
             async with Lock(zk, f"{path}-{acl is None}-{len(caplog.messages)}", acl=acl):
                 pass
     assert not [text for text in caplog.messages if "exists with an ACL" in text]
 
 
-async def test_the_acl_is_read_once_and_only_if_the_caller_gives_one(zookeeper: RealServer, path: str) -> None:
-    async with proxied(zookeeper) as (proxy, _, zk):
+async def test_the_acl_is_read_once_and_only_if_the_caller_gives_one(each_server: Server, path: str) -> None:
+    async with proxied(each_server) as (proxy, _, zk):
         for _ in range(2):
             async with Lock(zk, path):
                 pass
         assert "getACL" not in proxy.requests()
-        for _ in range(3):
-            async with Lock(zk, path, acl=zkwire.OPEN_ACL):
+        for new in ("", "", "", "-new"):
+            async with Lock(zk, path + new, acl=zkwire.OPEN_ACL):
                 pass
         assert proxy.requests().count("getACL") == 1
 

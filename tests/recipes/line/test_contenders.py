@@ -1,10 +1,10 @@
 """What the nodes of a line say about who holds it and who waits, without a server."""
 
-from datetime import UTC, datetime
+from datetime import UTC
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import zkwire
@@ -30,20 +30,6 @@ def found(*line: tuple[str, Node | Exception], slots: int = 1) -> list[Contender
     return in_line(Mock(session_id=US), P, names, [each for _, each in line], slots=slots)
 
 
-def test_a_contender_has_what_its_node_says() -> None:
-    (first, second) = found((LOCK, node(7, owner=US, data=b"host-1", ctime=1500)), (LOCK, node(9)))
-    assert first == Contender(
-        path=f"{P}/{LOCK}0000000000",
-        data=b"host-1",
-        session="0x10",
-        since=datetime.fromtimestamp(1.5, UTC),
-        token=7,
-        is_mine=True,
-        owns=True,
-    )
-    assert (second.session, second.is_mine, second.owns) == ("0xffffffffffffffff", False, False)
-
-
 PROVEN = HashChain("a secret", 2)
 SHARED = f"_c_{PROVEN.id}-__WRIT__"  # its data lets readers in
 CHILDREN: dict[str, Node | Exception] = {
@@ -52,6 +38,7 @@ CHILDREN: dict[str, Node | Exception] = {
     "gone": NoNodeError(NoNodeError.code, P),
     "unreadable": NoAuthError(NoAuthError.code, P),
     "shared": node(7, data=ticket_data.shared(PROVEN.link(1) or "", b"host-1"), version=1),
+    "limited": node(7, data=ticket_data.limited(1.0, PROVEN.link(1) or "", b"host-1"), version=1),
 }
 
 
@@ -59,6 +46,7 @@ CHILDREN: dict[str, Node | Exception] = {
     st.lists(st.tuples(st.sampled_from([LOCK, READ, WRITE, SHARED]), st.sampled_from(sorted(CHILDREN))), max_size=8),
     st.integers(1, 4),
 )
+@example([(SHARED, "limited"), (READ, "ticket")], 1)
 def test_every_ticket_owns_that_has_fewer_than_slots_tickets_before_it_that_block_it(
     line: list[tuple[str, str]], slots: int
 ) -> None:

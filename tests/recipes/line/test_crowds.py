@@ -13,6 +13,7 @@ from recipes import Election, Lock, ReadWriteLock, Semaphore
 from recipes.line.known import _MOST_LISTS
 from recipes.line.locking import Locking
 from tests.support.everywhere import Scene, nothing_stays, scene
+from tests.support.locks import release
 from tests.support.recipes import no_task_stays, until, until_armed, until_line
 from zkwire import Client, Observer
 
@@ -38,7 +39,7 @@ class Lists(Observer):
 
     def request_done(self, operation: str, path: str | None, seconds: float, error: Exception | None) -> None:
         self.count += operation.startswith("getChildren")
-        self.reads += operation == "getData"
+        self.reads += operation in ("getData", "exists")
         self.syncs += operation == "sync"
 
 
@@ -92,12 +93,6 @@ async def until_all_wait(zk: Client, kind: str = "Lock", count: int = MANY) -> N
     await until_armed(count * WATCHES[kind] - (kind != "read"), zk)
 
 
-async def release(leases: list[Any]) -> None:
-    """Release the leases."""
-    for lease in leases:
-        await lease.release()
-
-
 # -- how many lists ---------------------------------------------------------------------------------------------------
 
 
@@ -108,8 +103,9 @@ async def test_however_many_enter_at_once_a_few_lists_serve_them_in_the_order_of
         entering = crowd(zk, stage.path, kind)
         await until_all_wait(zk, kind)
         assert lists.count < MANY // 4
+        assert lists.reads <= MANY * (WATCHES[kind] + 1)
         lists.count = 0
-        await release(leases)
+        await release(*leases)
         await asyncio.gather(*entering.tasks)
         # All readers own by the same event.
         assert (sorted(entering.served) if kind == "read" else entering.served) == list(range(MANY))
@@ -141,7 +137,7 @@ async def test_a_ticket_of_another_client_behind_each_of_a_crowd_costs_no_reques
             await until_line(stage.other, stage.path, 2 + number)
         await until_all_wait(zk, count=10)
         lists.count = lists.reads = 0
-        await release(leases)
+        await release(*leases)
         for each in crowds:
             await asyncio.gather(*each.tasks)
         assert lists.count + lists.reads < 5
@@ -160,6 +156,6 @@ async def test_after_a_waiting_ticket_has_listed_the_line_another_one_lists_by_i
             late = crowd(zk, stage.path, count=1)
             await until_all_wait(zk, count=3)
             assert (lists.count, lists.syncs) == (1, 0)
-            await release(leases)
+            await release(*leases)
             await asyncio.gather(*entering.tasks[1:], *late.tasks)
             assert (entering.served, late.served) == ([1, 2], [0])

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import zkwire
-from recipes import Lock
+from recipes import Lock, ReadWriteLock
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.queues import Counting
 from tests.support.recipes import line, no_task_stays, outcome, until, until_line
@@ -69,7 +69,7 @@ async def test_a_parent_that_was_made_a_container_goes_after_its_locks() -> None
     async with Server(container_interval=0.02) as server, zkwire.connect(server.hosts) as zk:
         await zk.ensure_path("/locks/monday", container=True)
         for path in ("/locks/monday/1", "/locks/tuesday/1"):
-            async with Lock(zk, path):
+            async with Lock(zk, path), ReadWriteLock(zk, f"{path}-rw", prefer="readers").write():
                 pass
 
         async def only_tuesday_is_left() -> bool:
@@ -111,19 +111,4 @@ async def test_a_ticket_that_cannot_be_created_is_an_error_which_says_what_to_do
             assert ("the sequence numbers below this parent are used up" in str(raised.value)) is says
         async with Lock(stage.zk, stage.path):
             pass
-        await nothing_stays(stage)
-
-
-async def test_a_lock_whose_node_allows_more_than_its_acl_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    acl = [*zkwire.READ_ONLY_ACL, zkwire.ACL(zkwire.Perms.CREATE | zkwire.Perms.DELETE, "world", "anyone")]
-    async with scene() as stage, no_task_stays():
-        await stage.other.create(stage.path)
-        lock = Lock(stage.zk, stage.path, acl=acl)
-        lease = await lock.acquire()
-        assert len([text for text in caplog.messages if "ACL that allows more" in text]) == 1
-        assert (await stage.other.get_acl(lease.path))[0] == acl
-        await lease.release()
-        caplog.clear()
-        async with Lock(stage.zk, f"{stage.path}-new", acl=acl):  # this one it has made itself
-            assert caplog.messages == []
         await nothing_stays(stage)

@@ -8,10 +8,10 @@ import pytest
 
 from recipes import Lock, ReadWriteLock
 from tests.support import locks
+from tests.support.client import Server
 from tests.support.locks import Make, start_waiting
 from tests.support.recipes import line, no_task_stays, two_clients, until, until_line
-from zkwire import ACL, Client, Perms
-from zkwire.testing import RealServer
+from zkwire import ACL, Client, NoAuthError, Perms
 
 pytestmark = pytest.mark.limit(40)
 
@@ -46,9 +46,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @every_kind
 async def test_a_node_that_is_not_ephemeral_does_not_keep_a_lock(
-    zookeeper: RealServer, path: str, make: Make, caplog: pytest.LogCaptureFixture
+    each_server: Server, path: str, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with two_clients(zookeeper) as (zk, other), no_task_stays():
+    async with two_clients(each_server) as (zk, other), no_task_stays():
         nodes = [await stranger(other, path), await stranger(other, path, data=b"x")]
         for _ in range(2):
             async with make(zk, path).hold(within=10) as lease:
@@ -65,10 +65,10 @@ async def test_a_node_that_is_not_ephemeral_does_not_keep_a_lock(
 @every_kind
 @pytest.mark.parametrize("is_ephemeral", [True, False])
 async def test_a_node_that_must_not_be_read_is_waited_for(
-    zookeeper: RealServer, path: str, make: Make, is_ephemeral: bool, caplog: pytest.LogCaptureFixture
+    each_server: Server, path: str, make: Make, is_ephemeral: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be a ticket, so no client owns before it is gone; the servers report its departure to no client."""
-    async with two_clients(zookeeper) as (zk, other), no_task_stays():
+    async with two_clients(each_server) as (zk, other), no_task_stays():
         node = await stranger(other, path, acl=UNREADABLE, ephemeral=is_ephemeral)
         lock = make(zk, path)
         assert await lock.try_acquire() is None
@@ -91,11 +91,13 @@ async def release_all(waiters: Collection[asyncio.Task[Any]]) -> None:
             await waiter.result().release()
 
 
-async def test_a_hand_over_in_a_line_with_such_a_node_is_noticed(zookeeper: RealServer, path: str) -> None:
+async def test_a_hand_over_in_a_line_with_such_a_node_is_noticed(each_server: Server, path: str) -> None:
     """The departures of the others are events as always, and those that look ahead list the line."""
-    async with two_clients(zookeeper) as (zk, other), no_task_stays():
+    async with two_clients(each_server) as (zk, other), no_task_stays():
         first = await Lock(other, path).acquire()
         node = await stranger(other, path, acl=UNREADABLE, ephemeral=True)
+        with pytest.raises(NoAuthError):  # a ticket must be readable for its own client
+            await Lock(zk, path, acl=UNREADABLE).acquire(within=10)
         waiters = [await start_waiting(zk, Lock(zk, path), number) for number in (3, 4, 5)]
         await first.release()
         await until_line(other, path, 4)

@@ -118,6 +118,20 @@ async def test_all_nested_bodies_are_stopped_and_a_count_of_its_own_is_only_give
         await nothing_stays(stage)
 
 
+async def test_a_body_that_has_released_its_lease_goes_on_and_one_whose_task_has_ended_keeps_no_lock() -> None:
+    async with scene(P) as stage, no_task_stays():
+        async with Lock(stage.zk, P) as lease:
+            await lease.release()
+            await asyncio.create_task(lease.release())
+            await stage.zk.ping()
+        hold = Lock(stage.zk, P).hold()
+        lease = await asyncio.create_task(hold.__aenter__())
+        await lease.release()
+        assert lease.is_released
+        await hold.__aexit__(None, None, None)
+        await nothing_stays(stage)
+
+
 async def test_a_release_does_not_wait_for_a_body_that_waits_for_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,7 +12,9 @@ import pytest
 from recipes.line import known as module
 from recipes.line.known import Alarms, CachedChildren, KnownLine, KnownParents, Subscription, known_of, line_of
 from recipes.line.position import Ranking, every_contender
+from tests.support.client import turns
 from tests.support.everywhere import scene
+from tests.support.recipes import line
 from tests.support.virtual_time import in_virtual_time
 
 NAMES = [f"_c_0d3a-lock-{number:010d}" for number in range(10)]
@@ -123,6 +125,16 @@ def test_a_bounded_number_of_foreign_nodes_is_remembered(monkeypatch: pytest.Mon
     assert line.to_read(names) == ["2", "3", "4"]
 
 
+async def test_foreign_nodes_are_those_up_to_the_first_that_is_a_ticket_or_gone() -> None:
+    async with scene() as stage:
+        for number in range(4):
+            await stage.zk.create(f"{stage.path}/x-", ephemeral=number == 3, sequential=True, make_parents=True)
+        *foreign, ticket = await line(stage.zk, stage.path)
+        for last in (ticket, "gone"):
+            names = [*foreign, last, foreign[0]]
+            assert await line_of(stage.zk, stage.path).foreign_among(stage.zk, names) == foreign
+
+
 async def test_each_client_knows_a_bounded_number_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_LINES", 3)
     async with scene() as stage:
@@ -216,8 +228,10 @@ async def test_calls_are_made_when_they_are_due_with_one_timer() -> None:
 
 
 async def test_a_call_whose_time_has_passed_needs_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, alarms, made = asyncio.get_running_loop(), Alarms(), asyncio.Queue[int]()
+    loop, alarms, made = asyncio.get_running_loop(), Alarms(), list[int]()
     monkeypatch.setattr(loop, "call_at", lambda _, call: loop.call_soon(call))  # the same as in uvloop
+    monkeypatch.setattr(loop, "time", lambda: 9.0)  # the first one is due just now
     for number in range(2):
-        alarms.add(partial(made.put_nowait, number), loop.time() - number)
-    assert [await made.get(), await made.get()] == [0, 1]
+        alarms.add(partial(made.append, number), 9.0 - number)
+    await turns()
+    assert made == [0, 1]

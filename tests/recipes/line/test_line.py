@@ -7,11 +7,9 @@ import pytest
 
 import zkwire
 from recipes.line.line import Line
-from recipes.line.ticket import Ticket
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.queues import Counting
 from tests.support.recipes import make_uncertain, no_task_stays, outcome, until, until_line
-from zkwire import Client
 
 pytestmark = pytest.mark.limit(30)
 
@@ -19,29 +17,11 @@ pytestmark = pytest.mark.limit(30)
 # -- a ticket that a task has passed on -------------------------------------------------------------------------------
 
 
-async def expire(stage: Scene, zk: Client) -> None:
-    """End the session of `zk`, and wait until it has another one."""
-    session = zk.session_id
+async def expire(stage: Scene) -> None:
+    """End the session of `stage.zk`, and wait until it has another one."""
+    session = stage.zk.session_id
     stage.server.expire(session)
-    await until(lambda: zk.session_id != session)
-
-
-async def passed_on(stage: Scene, zk: Client, owned: Line) -> Ticket:
-    """Return a ticket that owns, and whose request to watch its own node is under way, for lack of an answer."""
-    ticket = await owned.acquire()
-    stage.server.hold_replies("getData", session=zk.session_id)
-    asked: Any = zk.get_and_watch(ticket.node.path, into=ticket.watches)
-    ticket.watch_request = asyncio.create_task(asked)
-    return ticket
-
-
-async def asking(stage: Scene, zk: Client, owned: Line, ticket: Ticket) -> "asyncio.Task[bool]":
-    """Start to ask whether `ticket` still owns; return when the server has the question.  Its answer is lost."""
-    make_uncertain(zk)
-    with stage.server.drop_after("sync", session=zk.session_id) as asked:
-        task = asyncio.create_task(owned.still_owns(ticket))
-        await asked.until_hit()
-    return task
+    await until(lambda: stage.zk.session_id != session)
 
 
 async def test_a_try_whose_session_expires_is_made_again_in_the_next_session() -> None:
@@ -50,7 +30,7 @@ async def test_a_try_whose_session_expires_is_made_again_in_the_next_session() -
         with stage.server.hold_replies("create", session=stage.zk.session_id) as held:
             trying = asyncio.create_task(Line(stage.zk, stage.path).try_acquire())
             await held.until_hit()
-            await expire(stage, stage.zk)
+            await expire(stage)
         ticket = await trying
         assert ticket is not None
         assert ticket.node.session_id == stage.zk.session_id
@@ -79,20 +59,23 @@ async def test_a_ticket_that_was_passed_on_owns_without_a_request_as_long_as_its
 
 @pytest.mark.parametrize("expires", ["before", "while the leader is asked"])
 async def test_a_ticket_whose_session_is_over_does_not_own_and_is_given_up(expires: str) -> None:
-    """Its request fails with the session: asyncio would report an error that no task reads, and fail the test."""
     async with scene() as stage, no_task_stays():
         owned = Line(stage.zk, stage.path)
-        ticket = await passed_on(stage, stage.zk, owned)
+        ticket = await owned.acquire()
+        request: Any = asyncio.create_task(asyncio.Event().wait())  # to watch its own node
+        ticket.watch_request = request
         if expires == "before":
-            await expire(stage, stage.zk)
+            await expire(stage)
             with stage.server.hold_replies("sync", session=stage.zk.session_id):  # the leader is not asked
                 assert await owned.still_owns(ticket) is False
         else:
-            task = await asking(stage, stage.zk, owned, ticket)
+            make_uncertain(stage.zk)
+            with stage.server.drop_after("sync", session=stage.zk.session_id) as asked:
+                task = asyncio.create_task(owned.still_owns(ticket))
+                await asked.until_hit()
             stage.server.expire(stage.zk.session_id)
             assert await task is False
         assert ticket.watch_request is None
-        stage.server.end_faults()
         await nothing_stays(stage)
 
 

@@ -11,7 +11,7 @@ import zkwire
 from recipes import Lease, Lock, LockLostError, ReentrantLock, Semaphore
 from recipes.line.locking import Hold, Locking
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task
+from tests.support.recipes import body_raises, line, no_task_stays, outcome, this_task, until
 
 pytestmark = pytest.mark.limit(30)
 
@@ -109,6 +109,11 @@ async def test_a_block_may_be_left_by_another_task() -> None:
         for what in (lock, lock.hold(), ReentrantLock(stage.zk, stage.path)):
             await (await entered(what)).aclose()
             assert await line(stage.other, stage.path) == []
+        stack = await entered(lock)
+        (held,) = await lock.contenders()
+        assert await held.remove()
+        await until(lambda: ", lost: " in repr(lock))
+        assert not await stack.__aexit__(asyncio.CancelledError, asyncio.CancelledError(), None)
         async with AsyncExitStack() as ours:  # entered by a task that still runs
             await ours.enter_async_context(lock)
             await asyncio.create_task(ours.aclose())
@@ -128,6 +133,7 @@ async def test_another_task_cannot_leave_one_of_several_holds_of_running_tasks()
 
         running = asyncio.create_task(run())
         await is_inside.wait()
+        await (await entered(semaphore)).aclose()  # its task cannot leave by itself
         stack = AsyncExitStack()
         lease = await stack.enter_async_context(semaphore)
         with pytest.raises(RuntimeError, match=r"call hold\(\)"):
@@ -175,6 +181,12 @@ async def test_a_hold_is_entered_once_and_left_only_then() -> None:
         with pytest.raises(RuntimeError, match="left without having been entered"):
             await hold.__aexit__(None, None, None)
         async with hold:
+            waits = Lock(stage.zk, stage.path).hold()
+            entering = asyncio.create_task(waits.__aenter__())
+            await asyncio.sleep(0)
+            with pytest.raises(RuntimeError, match="left without having been entered"):
+                await waits.__aexit__(None, None, None)
+            entering.cancel()
             with pytest.raises(RuntimeError, match="hold"):
                 async with hold:
                     raise AssertionError("the body must not run")

@@ -131,3 +131,22 @@ async def test_a_deletion_between_two_leases_of_a_ticket_makes_the_second_take_a
         lease = await following
         assert lease.path != first.path
         await lease.release()
+
+
+async def test_an_answer_that_is_not_for_this_lease_any_more_is_left_to_the_next() -> None:
+    async with scene() as stage, no_task_stays():
+        lock = Lock(stage.zk, stage.path, local_passes=1)
+        lease = await lock.acquire()
+        waiting = asyncio.create_task(lock.acquire())
+        ticket = lease._ticket
+        lease._watch_own_node()
+        request, ticket.watch_request = ticket.watch_request, None
+        assert request is not None
+        await request
+        lease._watch_answered(request)  # it has asked again since
+        assert not ticket.is_watched
+        ticket.watch_request = request
+        await lease.release()
+        lease._watch_answered(request)
+        assert ticket.watch_request is request
+        await (await waiting).release()

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
 from recipes import Lock, LockLostError, MultiLease, MultiLock, ReadWriteLock, ReentrantLock
 from recipes.line.locking import _ENTERED, Locking
+from tests.recipes.line.test_locking import lost_body
 from tests.support.everywhere import Scene, nothing_stays, scene
 from tests.support.recipes import body_raises, no_task_stays, this_task
 from zkwire import Client
@@ -97,28 +98,28 @@ async def test_every_body_is_stopped(nesting: Nesting, swallows: bool) -> None:
                 await _lose_in_innermost(stage, nesting(stage.zk), swallows=swallows)
 
 
-async def test_a_loss_that_passes_through_all_bodies_cancels_nothing_after_them() -> None:
-    async with stage_of_locks() as stage:
-        lock = ReentrantLock(stage.zk, P)
-        with body_raises(LockLostError, match="deleted"):
-            async with lock, lock as lease:
-                await stage.other.delete(lease.path)
-                await _forever()
-
-
-async def test_a_cancellation_from_elsewhere_wins() -> None:
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@pytest.mark.parametrize("caught", [KeyError, asyncio.CancelledError])
+async def test_a_loss_stops_each_body_once_and_a_cancellation_from_elsewhere_wins(
+    caught: type[BaseException], is_cancelled: bool
+) -> None:
+    """If the code between two bodies catches it, the outer body is stopped."""
     async with stage_of_locks() as stage:
         lock = ReentrantLock(stage.zk, P)
 
         async def hold() -> None:
-            async with lock, lock as lease:
-                loop = asyncio.get_running_loop()
-                loop.call_soon(lease._lose, "deleted")
-                loop.call_soon(this_task().cancel)
-                await _forever()
+            async with lock:
+                with suppress(caught):
+                    async with lock as lease:
+                        loop = asyncio.get_running_loop()
+                        loop.call_soon(lease._lose, "deleted")
+                        if is_cancelled:
+                            loop.call_soon(this_task().cancel)
+                        await _forever()
+                await asyncio.wait_for(_forever(), 5)
 
-        with pytest.raises(asyncio.CancelledError):
-            await asyncio.create_task(hold())
+        with body_raises(asyncio.CancelledError if is_cancelled else LockLostError):
+            await (asyncio.create_task(hold()) if is_cancelled else hold())
 
 
 async def test_the_loss_that_the_inner_hold_finds_on_entering_stops_the_outer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,8 +146,7 @@ async def test_a_lost_outer_lease_stops_its_body_although_the_inner_body_swallow
                         await _forever()
                 with pytest.raises(asyncio.CancelledError):
                     await asyncio.wait_for(_forever(), 5)
-                async with Lock(stage.zk, f"{P}-3"):
-                    pass
+                await lost_body(Lock(stage.zk, f"{P}-3").hold())
                 await asyncio.wait_for(_forever(), 5)
 
 

@@ -112,6 +112,7 @@ class Model:
             "first": before[: self.slots],
             "is_free": len(before) < self.slots,
             "to_watch": self.to_watch,
+            "unknown": [name for name in reversed(before) if name not in self.watched | self.unreadable],
             "owns": self.is_informed and not self.is_gone and len(before) < self.slots,
             "is_armed": self.is_informed and len(before) == self.slots and set(before) <= self.watched,
             "is_gone": self.is_gone,
@@ -209,6 +210,12 @@ def test_a_lock_is_what_is_asked_for_by_default() -> None:
     position.listed(Ranking(NAMES))
     model.take_list(NAMES, is_watched=False)
     assert state(position) == model.state()
+    position.departed(NAMES[5])
+    model.take_departure(NAMES[5])
+    for shared in NAMES[4:OWN], NAMES[3:], NAMES[4:]:
+        position.caught_up(Ranking(shared))
+        model.take_shared(shared)
+        assert state(position) == model.state()
     position.slots_read(2)
     model.take_slots(2, is_watched=True)
     assert state(position) == model.state()

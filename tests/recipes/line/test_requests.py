@@ -146,12 +146,15 @@ async def test_a_blocker_that_has_changed_is_read_again_and_nothing_else(monkeyp
         await until(lambda: bool(writes))
         await until_armed(2, stage.zk)
         assert writes.named(names) == [["GetData A w"]]
-        stage.server.drop(stage.zk.session_id)
-        await stage.zk.ping()
-        await leader.set(b"more")
-        await until(lambda: len(writes) >= 2)
-        await until_armed(2, stage.zk)
-        assert writes.named(names) == [["GetData B w", "GetChildren LINE"], ["GetData A w"]]
+        own, shared = "GetData B w", ["Sync LINE", "GetChildrenAndStat LINE"]
+        for most, lists in (1, [[own, "GetChildren LINE"]]), (0, [[own], shared]):
+            monkeypatch.setattr("recipes.line.known._MOST_LISTS", most)
+            stage.server.drop(stage.zk.session_id)
+            await stage.zk.ping()
+            await leader.set(b"more")
+            await until(lambda: [f"GetData {leader.path} w"] in writes)
+            await until_armed(2, stage.zk)
+            assert writes.named(names) == [*lists, ["GetData A w"]]
         await leader.release()
         await (await waiter).release()
         await nothing_stays(stage)
@@ -174,6 +177,7 @@ async def test_behind_a_node_that_must_not_be_read_the_children_are_watched(
             ["GetChildren LINE w"],
         ]
         assert f"{node} is in the line and must not be read by this client" in caplog.text
+        monkeypatch.setattr("recipes.line.known._MOST_LISTS", 0)  # others list, too
         behind_us = await stage.other.create(f"{P}/lock-", ephemeral=True, sequential=True)
         await until(lambda: bool(writes))
         await until_armed(2, stage.zk)
@@ -312,6 +316,10 @@ async def test_a_reader_that_tries_reads_a_single_writer(
         writes, reading = Writes(stage.zk, monkeypatch), ReadWriteLock(stage.zk, P).read()
         assert await trying(reading, writes, names) == ["GetData A"]
         assert await trying(reading, writes, names) == ["GetData A"]  # it may let readers in by now
+        waiter = await start_waiting(stage.other, ReadWriteLock(stage.other, P).write(), 2)
+        assert await trying(reading, writes, names) == []  # the last of several waits
+        waiter.cancel()
+        await until_line(stage.other, P, 1)
         with stage.server.answering("getData", error, session=stage.zk.session_id, times=1):
             came = await outcome(reading.try_acquire())
         assert (came if expected is None else type(came)) is expected

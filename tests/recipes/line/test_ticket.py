@@ -40,6 +40,7 @@ async def test_data_is_our_own_up_to_the_last_version_that_this_client_has_writt
     ticket = Ticket(NODE, cast(GuaranteedDelete, None))
     if (known, unanswered) != (0, None):  # a new ticket: its node has the data of its create
         ticket.version, ticket.unanswered = known, unanswered
+        ticket.until_asked()  # a task waits for it
     assert ticket.is_own_data(read(data, version)) is is_own
     assert (ticket.version, ticket.unanswered) == after
     assert ticket.is_asked is (ticket.asked_version == version) is (data == ASKED and version > known)

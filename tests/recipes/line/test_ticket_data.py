@@ -37,6 +37,11 @@ def test_data_is_believed_only_in_the_version_that_its_proof_is_for(version: int
     assert ticket_data.parse(NAME, ticket_data.limited(1, proof(2), b""), version) is None
 
 
+def test_the_last_proof_of_the_longest_chain_is_believed() -> None:
+    most = HashChain("a secret", ticket_data.MOST_LINKS)
+    assert ticket_data.lets_readers_in(f"_c_{most.id}-", ticket_data.shared(most.link(300) or "", b""), 300)
+
+
 @pytest.mark.parametrize(
     "name", [f"_c_{HashChain('another secret', 5).id}-lock-0000000001", f"{PROOFS.id}__lock__0000000001", ""]
 )

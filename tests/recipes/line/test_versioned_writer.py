@@ -89,3 +89,12 @@ async def test_a_refused_write_is_forgotten() -> None:
                 assert read.hits == 0
             assert (await stage.other.get(path)).data == b"version 1"
         await nothing_stays(stage)
+
+
+async def test_a_write_ends_with_its_session() -> None:
+    async with scene(P) as stage, own(stage) as (data, _):
+        with stage.server.drop_after("setData", session=stage.zk.session_id) as dropped:
+            writing = asyncio.create_task(outcome(data.write(by_version)))
+            await dropped.until_hit()
+            stage.server.expire(stage.zk.session_id)
+        assert isinstance(await writing, zkwire.SessionExpiredError)

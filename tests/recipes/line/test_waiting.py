@@ -9,6 +9,7 @@ from recipes.line.known import line_of
 from recipes.line.position import Ranking
 from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting import EvictedError, Rules, WaitingTicket
+from tests.support.client import Server
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.recipes import (
     all_watches,
@@ -22,7 +23,6 @@ from tests.support.recipes import (
     until_watches,
 )
 from zkwire import Client
-from zkwire.testing import RealServer
 
 pytestmark = pytest.mark.limit(50)
 
@@ -41,8 +41,8 @@ async def behind_a_holder(
 # -- requests and events ----------------------------------------------------------------------------------------------
 
 
-async def test_the_next_owner_resumes_before_all_other_work_for_the_event(zookeeper: RealServer, path: str) -> None:
-    async with two_clients(zookeeper) as (zk, zk2):
+async def test_the_next_owner_resumes_before_all_other_work_for_the_event(each_server: Server, path: str) -> None:
+    async with two_clients(each_server) as (zk, zk2):
         order = []
         lease = await Lock(zk, path).acquire()
         _, watch = await zk2.get_and_watch(lease.path)
@@ -122,10 +122,10 @@ async def test_a_ticket_of_a_former_session_never_owns(holders: int) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "written over"])
-async def test_a_waiter_whose_node_is_taken_takes_a_new_ticket(zookeeper: RealServer, path: str, how: str) -> None:
-    async with two_clients(zookeeper) as (zk, zk2):
+async def test_a_waiter_whose_node_is_taken_takes_a_new_ticket(each_server: Server, path: str, how: str) -> None:
+    async with two_clients(each_server) as (zk, zk2):
         holder, waiter, old = await behind_a_holder(zk, zk2, path, within=30)
-        await until_watches(zookeeper, 3)
+        await until_watches(each_server, 3)
         await (zk.delete(old) if how == "deleted" else zk.set(old, b"a note"))
 
         async def is_new() -> bool:
