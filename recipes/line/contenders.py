@@ -249,4 +249,4 @@ def single(zk: Client, path: str, node: Any) -> list[Contender]:
         ServerError: if the read was refused, unless that says that the node is gone or must not be read.
     """
     parent, _, name = path.rpartition("/")
-    return in_line(zk, parent or "/", (name,), (node,), slots=1)
+    return in_line(zk, parent, (name,), (node,), slots=1)

@@ -11,11 +11,9 @@ import zkwire
 from recipes import Lock, ReadWriteLock
 from recipes.line.locking import Locking
 from recipes.line.waiting import certify
-from tests.support import virtual_time
 from tests.support.everywhere import scene
 from tests.support.locks import start_waiting
-from tests.support.recipes import no_task_stays, outcome, until, until_line
-from tests.support.virtual_time import in_virtual_time
+from tests.support.recipes import no_task_stays, outcome
 from zkwire import Client, SessionState
 
 pytestmark = pytest.mark.limit(30)
@@ -86,20 +84,3 @@ async def test_the_client_keeps_certain_as_long_as_a_lock_is_held_or_waited_for(
         await outcome(cancelled)
         assert needs == [0, 0]
         await held.release()
-
-
-@in_virtual_time
-async def test_a_try_that_is_cancelled_while_it_asks_for_certainty_ends_as_cancelled() -> None:
-    server = virtual_time.Server(tick_time=0.5)
-    async with (
-        zkwire.connect("a", open_link=server.open_link) as other,
-        zkwire.connect("a", 1.0, open_link=server.open_link, locks=False) as zk,
-    ):
-        await until(lambda: not zk.certain_for(zk.session_id))
-        server.strike = lambda wire, sent: setattr(server, "is_holding", sent.name == "sync")
-        trying = asyncio.create_task(Lock(zk, P).try_acquire())
-        await server.until("sync")
-        trying.cancel()
-        assert isinstance(await outcome(trying), asyncio.CancelledError)
-        server.release()
-        await until_line(other, P, 0)

@@ -212,20 +212,6 @@ async def test_a_try_asks_for_no_ticket_behind_the_holder() -> None:
         await nothing_stays(stage)
 
 
-async def test_a_try_that_succeeds_reads_no_holder(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with scene(P) as stage, no_task_stays():
-        holder = await Semaphore(stage.other, P, 2).acquire()
-        semaphore = Semaphore(stage.zk, P, 2)
-        await (await semaphore.acquire()).release()
-        writes, names = Writes(stage.zk, monkeypatch), await line(stage.other, P)
-        for _ in range(3):
-            lease = await semaphore.try_acquire()
-            assert lease is not None
-            assert writes.named(names) == [["Create NEW", "GetChildrenAndStat LINE", "GetData LINE"]]
-            await lease.release()
-        await holder.release()
-
-
 def in_order(monkeypatch: pytest.MonkeyPatch, *zks: Client) -> None:
     """Give the tickets of these clients names in their order, whatever their numbers."""
     for number, zk in enumerate(zks):
