@@ -8,7 +8,6 @@ import pytest
 
 import zkwire
 from recipes import Queue
-from tests.support.client import turns
 from tests.support.everywhere import Scene, below, cancel_at_every_moment, scene
 from tests.support.lost_answers import answer_lost
 from tests.support.queues import (
@@ -146,7 +145,6 @@ async def test_a_time_limit_cuts_off_no_write_that_was_sent(ask: str, left: list
         assert not asking.done()
         if ask == "cancelled get":
             asking.cancel()
-            await turns()
         start, server.strike = now(), lambda wire, sent: None
         server.release()
         await asyncio.wait([asking])

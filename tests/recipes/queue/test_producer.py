@@ -216,6 +216,8 @@ async def test_a_put_that_does_not_wait_looks_at_a_few_nodes_in_the_line() -> No
     async with clients() as (_, (zk, other)):
         for number in range(17):
             await other.create(f"{PATH}/producers/x-{number:010d}", make_parents=True)
+            if number == 0:
+                await Queue(zk, PATH, 4).put(b"x", within=0)
         queue = Queue(zk, PATH, 4)
         with pytest.raises(TimeoutError):
             await queue.put(b"0", within=0)

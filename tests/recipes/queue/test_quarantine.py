@@ -178,21 +178,24 @@ async def test_a_persistent_node_in_the_place_of_a_consumers_is_found_later(monk
 
 
 @in_virtual_time
-async def test_a_consumer_that_has_seen_claims_sends_nothing_while_they_last_and_when_it_is_empty() -> None:
+async def test_a_consumer_that_has_seen_claims_looks_at_them_again_later_and_not_when_it_is_empty(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What it knows of former claims is out of date, and no reason to look."""
+    monkeypatch.setattr("recipes.queue.quarantine._TRIED_AGAIN_AFTER", 20.0)
     async with a_client() as (server, zk):
-        queue, theirs = Queue(zk, PATH), Queue(zk, PATH)
+        queue, theirs, lists = Queue(zk, PATH), Queue(zk, PATH), ["getChildren2", "getChildren"]
         await theirs.put(b"0")
         async with theirs.claim():
             waiting = asyncio.create_task(queue.get())
             await asyncio.sleep(10)  # it has read the claim
             server.names()
-            await asyncio.sleep(40)
-            assert server.names("ping", "sync", "multi") == []  # without what keeps the claim certain
+            await asyncio.sleep(20)
+            assert server.names("ping", "sync", "multi", "removeWatches") == [*lists, *lists, "getData"]
         await asyncio.sleep(1)
         server.names()
-        await asyncio.sleep(60)
-        assert server.names("ping", "sync", "delete", "removeWatches") == ["getChildren2", "getChildren"]
+        await asyncio.sleep(70)
+        assert server.names("ping", "sync", "delete", "removeWatches") == lists
         await theirs.put(b"1")
         assert await waiting == b"1"
 
