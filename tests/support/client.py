@@ -25,12 +25,6 @@ class Server(Protocol):
     def hosts(self) -> str: ...
 
 
-class WordServer(Protocol):
-    """A server that answers four-letter words."""
-
-    async def four_letter_word(self, word: str) -> str: ...
-
-
 class InOrder(random.Random):
     """Randomness that does not shuffle, so that hosts are tried in the order of the connect string."""
 
@@ -87,7 +81,7 @@ async def drop(server: "testing.Server", zk: Client) -> None:
     await reconnected(states)
 
 
-async def watched(server: WordServer, path: str) -> bool:
+async def watched(server: testing.RealServer, path: str) -> bool:
     """Return whether any connection has a watch on `path`."""
     return path in (await server.four_letter_word("wchp")).splitlines()
 

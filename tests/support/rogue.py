@@ -182,12 +182,6 @@ async def silent_handshake(peer: Peer) -> None:
     await peer.ignore()
 
 
-async def read_only_refusal(peer: Peer) -> None:
-    """A 16-byte first frame, a bare reply header with err -119, as from a read-only server of 3.7+."""
-    await peer.connect_request()
-    await peer.reply(0, err=NOT_READ_ONLY)
-
-
 async def refused_session(peer: Peer) -> None:
     """Timeout 0: the session is gone."""
     await peer.connect_request()

@@ -23,7 +23,7 @@ from zkwire.wire.records import ConnectRequest, ConnectResponse
 from zkwire.wire.requests import SaslRequest
 
 # Seconds in which a server that runs ends a session that the client does not want any more.
-_FAREWELL: Final = 0.25
+FAREWELL: Final = 0.25
 _LARGEST_TOKEN: Final = 64 * 1024  # bytes: more than any SASL mechanism sends, and little to parse
 _NO_PASSWORD: Final = bytes(16)
 _FAILED: Final = "no authentication by SASL with"
@@ -81,6 +81,7 @@ class Attempt:
     Attributes:
         greeted: Whether the server has accepted the handshake; set by the owner of the link.
         sent_at: When the handshake request was written, on the event loop's clock.
+        limit: The time limit of `run`, which the opener of the connection may have begin again.
     """
 
     owner: LinkOwner
@@ -97,6 +98,7 @@ class Attempt:
         self.sent_at: float = self._loop.time()
         self._is_asked = self._is_refused = False
         self._missing = "answer"  # what the attempt waits for
+        self.limit: asyncio.Timeout
 
     @property
     def given_up(self) -> Link | None:
@@ -115,7 +117,7 @@ class Attempt:
         from now, if it does not read what is left of a closed connection.
         """
         try:
-            async with asyncio.timeout(within):
+            async with asyncio.timeout(within) as self.limit:
                 return await self._run(open_link, address)
         except BaseException as error:
             if self._link is not None:
@@ -164,7 +166,7 @@ class Attempt:
         try:
             if not self.hello.session_id and self._is_asked and not link.is_lost and not is_in_use:
                 link.owner = LinkOwner()
-                await end_session(link, _FAREWELL)
+                await end_session(link, FAREWELL)
         finally:
             await finish(link)
 

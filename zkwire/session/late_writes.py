@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from zkwire.session.attempt import RefusedError, SessionKey
+from zkwire.session.attempt import Attempt, RefusedError, SessionKey
 from zkwire.session.hosts import Address
 from zkwire.session.keepalive import Lifetime
 from zkwire.session.transport import Link, OpenLink
@@ -119,19 +119,21 @@ class PreparedServers:
         self.granted: dict[Peer, float] = {}
         self._left = SessionKey()
 
-    def opener(self, address: Address, hello: ConnectRequest, within: float) -> OpenLink:
-        """Return what opens a connection to `address` on which `hello` may be sent at once.
+    def opener(self, address: Address, attempt: Attempt, within: float) -> OpenLink:
+        """Return what opens a connection to `address` on which the handshake of `attempt` may be sent at once.
 
-        A handshake of the other session may take `within` seconds.
+        A handshake of the other session may take `within` seconds, and then the limit of `attempt` begins again: a
+        server that is slow, but answers in time, does not cost the session.
         """
-        if not hello.session_id:
+        if not attempt.hello.session_id:
             return self._open_link
 
         async def open_prepared(make: Callable[[], Link], host: str, port: int) -> Link:
             link = await self._open_link(make, host, port)
             # A host's name may have several servers: each is prepared on the connection that was opened to it.
             while not self._is_prepared(server := peer_of(link, address)):
-                await self._prepare(link, server, address, hello, within)
+                await self._prepare(link, server, address, attempt.hello, within)
+                attempt.limit.reschedule(asyncio.get_running_loop().time() + within)
                 link = await self._open_link(make, host, port)
             if (granted := self.granted.get(server)) is not None:
                 self._lifetime.resuming(asyncio.get_running_loop().time(), granted)
@@ -151,15 +153,18 @@ class PreparedServers:
             return other
 
         witness = self._make_witness(take_over, address, within)
+        needs_flush = self.late_writes.needs_flush(server)
         try:
             # With the last zxid of the client, so that a server that has seen less refuses it at once.
             other_hello = replace(hello, session_id=self._left.id, password=self._left.password)
-            self.granted[server], is_flushed = await witness.ask(other_hello)
+            is_flushed = await witness.ask(other_hello, flush=needs_flush)
         except RefusedError:
             return  # the session that was left has expired: the next try makes a new one
         finally:
             self._left = witness.left
+            if witness.granted:  # also if it has answered no more than the handshake: the next attempt need not ask
+                self.granted[server] = witness.granted
         if is_flushed:
             self.late_writes.flushed(server)
-        elif self.late_writes.needs_flush(server):
+        elif needs_flush:
             raise ConnectionError("a server without a quorum cannot show whether it has a late write")

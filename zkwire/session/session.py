@@ -379,7 +379,7 @@ class Session(LinkOwner):
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.requests.server = str(address)
         within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
-        opener = self._servers.opener(address, hello, within)
+        opener = self._servers.opener(address, self._attempt, within)
         link = await self._attempt.run(opener, address, within)
         if self._sasl is not None:
             self._admit(link)

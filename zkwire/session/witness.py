@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from zkwire.errors import NoNodeError, ProtocolError
-from zkwire.session.attempt import Attempt, RefusedError, SessionKey
+from zkwire.session.attempt import FAREWELL, Attempt, RefusedError, SessionKey
 from zkwire.session.closing import ask, end_session, finish
 from zkwire.session.credentials import Credential
 from zkwire.session.hosts import Address
@@ -44,6 +44,7 @@ class Witness(LinkOwner):
 
     Attributes:
         left: The key of a session which `ask` could not end; the key of a new session if there is none.
+        granted: The timeout that the server grants, in seconds, 0 until it has answered the handshake of `ask`.
     """
 
     sasl: SaslMechanism | None
@@ -57,6 +58,7 @@ class Witness(LinkOwner):
         self._attempt: Attempt
         self._key = SessionKey()
         self.left: SessionKey = SessionKey()
+        self.granted: float = 0.0
 
     async def run(self) -> None:
         """Make the session, leave it alone, and return when the leader has ended it.
@@ -80,31 +82,36 @@ class Witness(LinkOwner):
             except RefusedError:
                 return
 
-    async def ask(self, hello: ConnectRequest) -> tuple[float, bool]:
-        """Return the timeout that the server grants, in seconds, and whether it was flushed; end the session.
+    async def ask(self, hello: ConnectRequest, *, flush: bool) -> bool:
+        """Find out what the server grants, and end the session; with `flush`, return whether the server was flushed.
 
         A server that was flushed has passed on to the leader all that it had, see LateWrites.  A sync goes through the
         leader, after everything that came to the same server before.  `hello` asks for a new session, or for one that
-        another call has left.
+        another call has left.  The end of the session is asked for, and its answer is not waited for longer than a
+        moment: nothing depends on it.
         Raises: RefusedError if that one has expired; otherwise as `run`.
         Cancellation: leaves no socket; the session is left.
         """
         link = await self._connect(hello)
         try:
-            is_read_only = link.connection.is_read_only
-            if not is_read_only:  # such a session exists on that server alone
-                self.left = self._key
-                if error := await self._ask(link, SyncRequest("/")):
-                    raise ProtocolError(f"a sync was refused: {error}")
-                await end_session(link, self.within)
-                self.left = SessionKey()
-            return link.connection.timeout, not is_read_only
+            self.granted = link.connection.timeout
+            if link.connection.is_read_only:  # such a session exists on that server alone
+                return False
+            self.left = self._key
+            if flush and (error := await self._ask(link, SyncRequest("/"))):
+                raise ProtocolError(f"a sync was refused: {error}")
+            await end_session(link, FAREWELL)
+            self.left = SessionKey()
+            return flush
         finally:
             await finish(link)
 
     async def _connect(self, hello: ConnectRequest) -> Link:
         self._attempt = Attempt(self, hello, _REPLY_LIMIT, self.sasl, self._xids, is_first=False)
-        return await self._attempt.run(self.open_link, self.address, self.within)
+        link = await self._attempt.run(self.open_link, self.address, self.within)
+        for credential in self.credentials:
+            link.connection.send(Call(credential.request), asyncio.get_running_loop().time())
+        return link
 
     async def _make_global(self, link: Link) -> None:
         """Have the leader know the session.
@@ -119,9 +126,7 @@ class Witness(LinkOwner):
             raise ProtocolError(f"the answer to a create below a missing node is {error}")
 
     async def _ask(self, link: Link, request: Request[Any]) -> BaseException | None:
-        """Send the credentials and `request`, and return its refusal, None if it was carried out."""
-        for credential in self.credentials:
-            link.connection.send(Call(credential.request), asyncio.get_running_loop().time())
+        """Send `request` after the credentials, and return its refusal, None if it was carried out."""
         async with asyncio.timeout(self.within):
             return (await ask(link, request)).exception()
 

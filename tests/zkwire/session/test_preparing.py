@@ -11,9 +11,11 @@ from tests.support.recipes import until_state
 from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time
 from tests.zkwire.session.test_xids import OneToken
 from zkwire import SessionState
+from zkwire.session.hosts import Address
+from zkwire.session.late_writes import LateServer
 from zkwire.testing.memory.state import Settings
 
-ASKED = [("b", "connect"), ("b", "sync"), ("b", "closeSession")]
+ASKED = [("b", "connect"), ("b", "closeSession")]
 
 
 class _Servers(Server):
@@ -44,7 +46,7 @@ async def test_the_first_time_another_session_asks_what_the_server_grants() -> N
     async with two_servers() as (server, zk):
         first = zk.session_id
         await server.reconnect(zk)
-        assert asked(server)[:4] == [*ASKED, ("b", "connect")]
+        assert asked(server)[:3] == [*ASKED, ("b", "connect")]
         assert (zk.session_id, zk.least_timeout) == (first, 4.0)
         assert len(server.machine.sessions.by_id) == 1
         await server.reconnect(zk)
@@ -72,14 +74,25 @@ async def test_a_handshake_whose_answer_is_lost_may_have_given_the_session_less(
 
 
 @in_virtual_time
-@pytest.mark.parametrize("silent_at", ["connect", "sync"])
-async def test_a_server_that_does_not_say_what_it_grants_gets_no_handshake(silent_at: str) -> None:
+async def test_a_slow_server_has_the_limit_of_an_attempt_for_the_question_and_again_for_the_session() -> None:
+    async with two_servers() as (server, zk):
+        first, server.refused = zk.session_id, {"a"}
+        server.latency = lambda: 2.0
+        server.drop()
+        await turns()
+        await until_state(zk, SessionState.CONNECTED)
+        assert asked(server)[:2] == [("b", "connect")] * 2
+        assert zk.session_id == first
+
+
+@in_virtual_time
+async def test_a_server_that_does_not_say_what_it_grants_gets_no_handshake() -> None:
     async with two_servers() as (server, zk):
         certain_until, first = zk.certain_until, zk.session_id
         received = server.received
 
         def silent(wire: Wire, frame: bytes) -> None:
-            if wire.host != "b" or (silent_at == "sync" and wire.connection.session is None):
+            if wire.host != "b":
                 received(wire, frame)
 
         server.received = silent  # type: ignore[method-assign]
@@ -93,7 +106,9 @@ async def test_a_server_that_does_not_say_what_it_grants_gets_no_handshake(silen
 @in_virtual_time
 async def test_the_session_that_asks_is_used_again_and_a_new_one_is_made_when_it_has_expired() -> None:
     async with two_servers() as (server, zk):
-        server.strike = lambda wire, sent: False if (wire.host, sent.name) == ("b", "sync") else None
+        former = LateServer(Address("b", 2181), is_former=True)
+        zk._session._servers.late_writes._servers["b", 2181] = former  # so that it is asked for a sync
+        server.strike = lambda wire, sent: False if sent.name == "sync" else None
         server.drop()
         await turns(20)
         (asking,) = server.machine.sessions.by_id.keys() - {zk.session_id}

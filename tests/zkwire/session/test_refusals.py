@@ -83,7 +83,7 @@ async def test_a_lost_read_only_connection_does_not_wait_for_the_answer_of_anoth
 async def test_a_cancelled_connect_asks_the_server_to_end_the_session_and_waits_until_it_has_closed_the_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(attempt, "_FAREWELL", 60.0)
+    monkeypatch.setattr(attempt, "FAREWELL", 60.0)
     begun, seen = asyncio.Event(), list[tuple[int, bool]]()
 
     async def slow(peer: Peer) -> None:

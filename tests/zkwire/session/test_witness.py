@@ -109,6 +109,6 @@ async def test_a_question_that_is_refused_leaves_no_socket() -> None:
     server = Hellos()
     server.strike = lambda wire, sent: NoAuthError.code if sent.name == "sync" else None
     with pytest.raises(ProtocolError, match="a sync was refused"):
-        await witness(server).ask(SessionKey().hello(TIMEOUT, 0, accepts_read_only=False))
+        await witness(server).ask(SessionKey().hello(TIMEOUT, 0, accepts_read_only=False), flush=True)
     await asyncio.sleep(0)
     assert not server.open_wires
