@@ -147,19 +147,14 @@ async def test_uncontended_requests(
             assert requests != _PLAIN or proxy.segments(mark) == 2
 
 
-def replies(proxy: Proxy, since: int) -> list[str]:
-    return [frame.opcode for frame in proxy.log[since:] if frame.direction == "reply" and not frame.err]
-
-
 async def test_readers_get_events_of_the_last_writer_before_them_only(each_server: Server, path: str) -> None:
     """No herd: while another writer is between, none of the readers could do anything."""
     async with proxied(each_server) as (proxy, zk, zk2):
         first = await ReadWriteLock(zk, path).write().acquire()
         second = await start_waiting(zk, ReadWriteLock(zk, path).write(), 2)
-        mark = proxy.mark()
         rw = ReadWriteLock(zk2, path)
         readers = [asyncio.create_task(rw.read().acquire()) for _ in range(5)]
-        await proxy.until(lambda: replies(proxy, mark).count("getData") == 10)
+        await until_armed(10, zk2)
         mark = proxy.mark()
         await first.release()
         lease = await second
