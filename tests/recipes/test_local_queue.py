@@ -43,6 +43,7 @@ STEPS += ["pass ticket and cancel", "cancel and pass ticket", "cancel and end", 
 
 @given(st.integers(0, 3), st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 3)), max_size=20))
 @example(0, [("wait", 0), ("wait", 0), ("cancel and end", 0)])
+@example(2, [(step, 0) for step in ["wait", "wait", "pass ticket", "pass ticket", "wait", "wait", "pass ticket"]])
 def test_the_turn_goes_to_the_first_task_that_still_waits_and_is_never_lost(
     passes: int, steps: list[tuple[str, int]]
 ) -> None:
