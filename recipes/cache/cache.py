@@ -172,7 +172,7 @@ class Cache:
         self._nodes_per_request = _NODES_PER_REQUEST if data else 1
         self._requests_at_a_time: int = _REQUESTS_AT_A_TIME if data else _STATS_AT_A_TIME
         self._awaits_resync = False  # from the loss of the connection until the watch is set again
-        self._session_id = 0  # in which the watch was set last
+        self._session_id: int  # in which the watch was set last
         self._work = asyncio.Event()  # there may be something to read
         self._completed = asyncio.Event()  # the mirror was complete
         self._is_entered = False
@@ -326,7 +326,7 @@ class Cache:
             # events end instead.
             elif not isinstance(outcome, zkwire.SessionExpiredError):
                 if isinstance(outcome, zkwire.ProtocolError):
-                    outcome.path, _ = batch[0]  # the only one
+                    [(outcome.path, _)] = batch  # the only one
                 raise outcome
 
     async def _ask(self, batch: Sequence[Question]) -> list[Answer]:

@@ -367,12 +367,12 @@ def test_an_event_that_the_known_state_or_an_answer_to_come_shows_costs_no_read(
 
 
 def test_an_answer_from_before_a_deletion_does_not_bring_the_node_back() -> None:
-    for zxid in (9, None):
+    for zxid, answer in ((9, node(2, 8)), (None, node(2, 8)), (9, NoNodeError(-101))):
         mirror = filled("/r", "/r/a")
         mirror.handle_event(WatchEvent(CHANGED, "/r/a", zxid and 8))
         [question] = mirror.next_questions(100)
         mirror.handle_event(WatchEvent(DELETED, "/r/a", zxid))
-        assert mirror.handle_answer(question, Answer(node(2, 8))) == []
+        assert mirror.handle_answer(question, Answer(answer)) == []
         assert questions_of(mirror) == ["/r"]
         assert "/r/a" not in mirror.nodes
 
@@ -389,15 +389,16 @@ def test_a_node_whose_parent_was_missing_a_moment_before_is_found_with_its_paren
 
 
 def test_an_answer_from_a_server_that_lags_behind_changes_nothing() -> None:
+    """But the first answer of a new session is right: the ensemble may have lost its data."""
     mirror = filled("/r")
-    mirror.nodes["/r"] = node(1, 9)
-    mirror.resync()
-    [question] = mirror.next_questions(100)
-    assert mirror.handle_answer(question, Answer(node(1))) == []
-    mirror.resync()
-    [question] = mirror.next_questions(100)
-    same = Node(b"", replace(node(1, 9).stat, aversion=1))  # a change of the ACL leaves the zxids as they are
-    assert (mirror.handle_answer(question, Answer(same)), mirror.nodes["/r"]) == ([], same)
+    mirror.nodes["/r"] = shown = node(1, 9)
+    same, lost = Node(b"", replace(shown.stat, aversion=1)), node(1, 3)  # a change of the ACL has no zxid
+    for found, is_taken in ((node(1), False), (same, True), (lost, True), (node(1), False)):
+        mirror.resync(is_new_session=found is lost)
+        [question] = mirror.next_questions(100)
+        mirror.handle_answer(question, Answer(found))
+        shown = found if is_taken else shown
+        assert mirror.nodes["/r"] == shown
 
 
 def test_a_node_that_may_not_be_read_is_removed() -> None:

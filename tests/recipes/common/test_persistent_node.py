@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -85,6 +86,18 @@ async def test_the_node_of_another_session_is_waited_for_if_the_caller_wants_tha
         removed = ours.discard()
         assert removed is not None
         await removed
+
+
+async def test_a_node_left_by_a_former_session_of_one_call_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with scene(P) as stage:
+        await stage.other.create(NODE, ephemeral=True, make_parents=True)
+        former = AsyncMock(return_value=stage.other.session_id)
+        monkeypatch.setattr("recipes.common.persistent_node.wait_for_session", former)
+        acquiring = asyncio.create_task(of(stage.zk).acquire())
+        for _ in range(5):
+            await stage.zk.ping()
+        await stage.other.delete(NODE)
+        await acquiring
 
 
 @pytest.mark.parametrize("sets", [0, 1])

@@ -128,7 +128,7 @@ async def test_the_refused_reads_alone_are_asked_again_as_long_as_one_is_refused
 async def test_reads_in_order_are_asked_again_from_the_first_refused_one_on(pauses: list[None]) -> None:
     a, b, c = GetData("/a"), GetData("/b"), GetData("/c")
     throttled = refusal(ThrottledError)
-    zk = client([b"a", throttled, b"old"], [b"b", throttled], [b"new"])
+    zk = client([b"a", throttled, throttled], [b"b", throttled], [b"new"])
     assert await retrying.read(zk, a, b, c, in_order=True) == [b"a", b"b", b"new"]
     assert zk.sent == [[a, b, c], [b, c], [c]]
     assert len(pauses) == 2
