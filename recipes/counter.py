@@ -12,7 +12,7 @@ from copy import copy
 from typing import Final, NamedTuple
 
 from recipes.common.checks import checked_client
-from recipes.common.receipts import ExactWriter
+from recipes.common.receipts import LAST_VERSION, ExactWriter
 from recipes.common.retrying import until_answered
 from recipes.common.shared_nodes import read_or_create
 from recipes.common.streams import DecodedStream
@@ -227,7 +227,7 @@ class Counter:
                 await until_answered(self._zk, lambda: self._zk.sync(self.path))
                 is_synced = True
             elif await self._writer.write(encoded(values[-1], self.size, self.path), version):
-                self._known = values[-1], version + 1
+                self._known = (values[-1], version + 1) if version < LAST_VERSION else None
                 return totals
             elif is_fresh:  # a value that was out of date already is no sign of another client that adds at this moment
                 losses += 1

@@ -77,13 +77,13 @@ class SharedValue:
         Errors and cancellation are those of `set`.
 
         Raises:
-            ValueError: if `version` is negative.
+            ValueError: if `version` is -1, which stands for any.  Others are negative after 2**31 writes.
 
         Requests:
             multi.
         """
         checked_data(value)
-        check_number("version is a number that `get` returned, from 0; `set` replaces any", version, 0)
+        check_number("version is what `get` returned, never -1", version, 0 if version == ANY_VERSION else -(2**31))
         async with self._writing:
             if await self._writer.write(value, version):
                 return True

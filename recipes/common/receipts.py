@@ -20,6 +20,7 @@ from recipes.common.shared_nodes import wait_for_session
 from zkwire import ACL, Client, GetData, Node, Transaction, join_path
 
 ANY_VERSION: Final = -1
+LAST_VERSION: Final = 2**31 - 1  # after which the server goes on with negative versions
 
 # Receipts that were not used for so many seconds are deleted.  A busy writer so uses the same receipt again and again,
 # and an idle one leaves no node.
@@ -132,8 +133,10 @@ class Receipts:
     def _reuse_or_new(self, session_id: int) -> _Receipt:
         while self._unused:
             receipt = self._unused.pop()
-            if receipt.session_id == session_id:  # receipts of former sessions are gone
+            # Receipts of former sessions are gone.
+            if receipt.session_id == session_id and receipt.version < LAST_VERSION // 2:
                 return receipt
+            self._delete(receipt)
         return _Receipt(self._prefix + self._zk.unique_id(), session_id)
 
     def _keep(self, receipt: _Receipt) -> None:

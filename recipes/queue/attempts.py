@@ -171,7 +171,8 @@ async def failed(nodes: Nodes) -> list[FailedItem]:
     for name, node in zip(names, answers, strict=True):
         former, _, attempts = name.rpartition("-")[0].rpartition("-")
         # What this client must not read, or another one has made by hand, must not hide the others.
-        if former and attempts.isdecimal() and not isinstance(node, zkwire.NoNodeError | zkwire.NoAuthError):
+        is_ours = former and attempts.isdecimal() and len(attempts) <= _MOST_DIGITS
+        if is_ours and not isinstance(node, zkwire.NoNodeError | zkwire.NoAuthError):
             item: Node = result(node)
             path, since = f"{nodes.failed}/{name}", created_at(item.stat)
             found.append(FailedItem(path=path, data=item.data, attempts=int(attempts), name=former, since=since))

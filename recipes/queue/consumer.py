@@ -23,7 +23,7 @@ How a consumer takes the first item exactly once although an answer may be lost:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -36,7 +36,7 @@ from recipes.line.waiting import certify
 from recipes.queue.attempts import UNCOUNTED, Number, add_attempt, move_abandoned, read_number, take_back, uncountable
 from recipes.queue.nodes import Nodes
 from recipes.queue.order import name_before
-from recipes.queue.quarantine import HAS_CHILDREN, UNREADABLE, UNWRITABLE, UnusableItemError, checked
+from recipes.queue.quarantine import HAS_CHILDREN, TOO_LONG, UNREADABLE, UNWRITABLE, UnusableItemError, checked
 from recipes.queue.view import View
 from zkwire import GetData, Node, Transaction, ZooKeeperError
 
@@ -79,15 +79,13 @@ class Consumer:
 
     async def peek(self) -> bytes | None:
         """Return the data of the first item that can be taken, None without one."""
-        while True:
-            free = await self.view.free_items()
-            if not free:
-                return None
+        for name in await self.view.free_items():
             try:
-                if (item := checked(await self._answer(free[0]))) is not None:
+                if (item := checked(await self._answer(name))) is not None:
                     return item.data
             except UnusableItemError as unusable:
-                self.view.quarantine.add(free[0], str(unusable))
+                self.view.quarantine.add(name, str(unusable))
+        return None
 
     async def _answer(self, name: str) -> object:
         """Return the item `name`, or the error of its read."""
@@ -114,11 +112,7 @@ class Consumer:
         Cancellation:
             An item that was claimed is handed back.
         """
-        while True:
-            claimed = await self._take_first(self._claim, is_get=False)
-            if claimed is None or await self._is_certain(claimed):
-                return claimed
-            self.view.listing.expire()
+        return await self._take_first(self._claim, is_get=False)
 
     async def _take_first(self, take: Callable[[str], Awaitable[T | None]], *, is_get: bool) -> T | None:
         """Call `take` with one item after the other until it returns something; return that, None without items."""
@@ -154,9 +148,7 @@ class Consumer:
         # The data is read before the take and not with it: after a lost connection the client repeats reads, and by
         # then our own take may have deleted the item.
         item = self.view.ahead(name) or checked(await self._answer(name))
-        if item is None:
-            return None
-        if not await self._remove(bound, name, item):
+        if item is None or not await self._remove(bound, name, item):
             return None
         if self._nodes.max_attempts:
             self._zk.discard(self._nodes.number(name))
@@ -226,13 +218,15 @@ class Consumer:
                 raise
             await self._nodes.make()
             return False
+        except ValueError:
+            raise UnusableItemError(TOO_LONG) from None
 
     async def _undo_removal(self, removing: asyncio.Task[bool], name: str, data: bytes) -> None:
         if not await removing:
             return
         try:
             await until_answered(self._zk, lambda: self._put_back(name, data))
-        except (zkwire.TransactionError, ValueError) as refused:  # ValueError: it is too large
+        except (zkwire.TransactionError, UnusableItemError) as refused:
             self._kept.append(data)
             path = self._nodes.path
             _log.warning("an item of %s that a cancelled get had taken is kept for the next get: %s", path, refused)
@@ -260,13 +254,30 @@ class Consumer:
 
     async def _claim(self, name: str) -> Claimed | None:
         """Claim the item `name`; return None if another consumer has it."""
-        claiming = self._nodes.in_background(self._make_claim(name))
+        claiming = self._nodes.in_background(self._make_certain_claim(name))
         try:
             await asyncio.wait([claiming])
         except asyncio.CancelledError:
             self._nodes.in_background(self._undo_claim(claiming))
             raise
         return claiming.result()
+
+    async def _make_certain_claim(self, name: str) -> Claimed | None:
+        """Claim the item in a session that is certain to be alive at the end; if need be, ask the leader.
+
+        While no claim is held, nothing asks the leader: without this a claim after an idle time would be lost at once.
+        """
+        while (claimed := await self._make_claim(name)) is not None:
+            session_id = claimed.node.session_id
+            try:
+                while not self._zk.certain_for(session_id) and self._zk.session_id == session_id:
+                    await certify(self._zk)
+            except BaseException:
+                await self._hand_back(claimed)
+                raise
+            if self._zk.session_id == session_id:
+                break
+        return claimed
 
     async def _make_claim(self, name: str) -> Claimed | None:
         """Create the taken node and the claim's own node, and read both item and claim, in one write.
@@ -299,7 +310,7 @@ class Consumer:
             attempt, version = number.attempts + 1 if self._nodes.max_attempts else 0, number.version + 1
             if isinstance(claim, zkwire.NoAuthError):  # it is there, but `acl` lacks READ
                 own_node = TicketNode(path, own_name, 0, self._zk.session_id)
-                self._hand_back(Claimed(name, own_node, attempt=attempt, version=version))
+                await self._hand_back(Claimed(name, own_node, attempt=attempt, version=version))
                 raise claim
             if not isinstance(claim, Node):
                 # It was not carried out, or its node went with its session or by hand: the taken node may be left.
@@ -310,15 +321,14 @@ class Consumer:
             try:
                 found = checked(item)
             except ZooKeeperError:
-                self._hand_back(claimed)
+                await self._hand_back(claimed)
                 raise
             if found is None:
-                self._hand_back(claimed)
+                await self._hand_back(claimed)
                 return None
-            claimed.data = found.data
-            return claimed
+            return replace(claimed, data=found.data)
 
-    async def _commit_claim(self, name: str, path: str, number: Number) -> tuple[object, object]:
+    async def _commit_claim(self, name: str, path: str, number: Number) -> Any:
         """Send the transaction and the reads; return the item, and the claim's own node, or the errors of the reads."""
         entry = self._nodes.entry(name)
         transaction = self._zk.transaction()
@@ -334,51 +344,22 @@ class Consumer:
         committed, answers = outcomes
         if isinstance(committed, zkwire.ConnectionLostError):
             (claim,) = await read_synced(self._zk, self._nodes.path, GetData(path))
-            return await self._answer(name), claim
+            return [await self._answer(name), claim]
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
-                raise outcome
-        item, claim = answers
-        return item, claim
-
-    async def _is_certain(self, claimed: Claimed) -> bool:
-        """Return whether the session of `claimed` is certain to be alive at this moment; if need be, ask the leader.
-
-        While no claim is held, nothing asks the leader: without this a claim after an idle time would be lost at once.
-
-        Cancellation:
-            The item is handed back, as after any error.
-        """
-        session_id = claimed.node.session_id
-        try:
-            while not self._zk.certain_for(session_id) and self._zk.session_id == session_id:
-                await certify(self._zk)
-        except BaseException:
-            self._hand_back(claimed)
-            self.view.listing.expire()
-            raise
-        return self._zk.session_id == session_id
+                raise UnusableItemError(TOO_LONG) if isinstance(outcome, ValueError) else outcome
+        return answers
 
     async def _undo_claim(self, claiming: asyncio.Task[Claimed | None]) -> None:
         claimed = await claiming
         if claimed is not None:
-            self._hand_back(claimed)
+            await self._hand_back(claimed)
 
-    def _hand_back(self, claimed: Claimed) -> None:
+    async def _hand_back(self, claimed: Claimed) -> None:
         """Give up a claim whose body has not begun."""
         if claimed.attempt:
-            self._nodes.in_background(self._hand_back_uncounted(claimed))
-        else:
-            self._free(claimed)
-
-    async def _hand_back_uncounted(self, claimed: Claimed) -> None:
-        try:
             # First: the next claim of the item must find the former number.
             await take_back(self._nodes, claimed.name, claimed.attempt, claimed.version)
-        finally:
-            self._free(claimed)
-
-    def _free(self, claimed: Claimed) -> None:
         self._nodes.discard(self._nodes.taken_node(claimed.name), claimed.node.session_id)
         self._nodes.discard(claimed.node.path, claimed.node.session_id)
 

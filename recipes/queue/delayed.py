@@ -12,7 +12,8 @@ much earlier, and when it is late, so much later.
 
 A consumer need not ask whether there are such items.  Each delayed put writes the node `entries` as well, so the stat
 in the list of the items, which a consumer reads in any case, shows that there are, and whether others have come.  It
-also creates and deletes a child there, which wakes the consumer that waits.
+also creates and deletes a child there, which wakes the consumer that waits.  Then a consumer lists `delayed` again, at
+most 10,000 names a second: an item among many may come a second late.
 
 A consumer that may not use `delayed` says so once, takes the other items, and tries it again after a minute.  While it
 is the first of those that wait, no other one looks.
@@ -38,11 +39,15 @@ _log = logging.getLogger(__name__)
 
 LONGEST_DELAY: Final = 1e9  # seconds
 
-_NAME: Final = re.compile(r"(\d{15})-(\d{3})--?\d{9,10}")  # servers before 3.6 go on with negative numbers
-_FIRST_ITEM: Final = 3  # its position in the transaction of a put
+_NAME: Final = re.compile(r"(\d{15})-\d{3}--?\d{9,10}")  # servers before 3.6 go on with negative numbers
+_PRIORITY: Final = slice(16, 19)
 _MOST_AT_ONCE: Final = 16
 # In seconds: the time for which the leader's time is counted on, and after which what was refused is tried again.
 _BELIEVED_FOR: Final = 60.0
+# In seconds: the pause after a list, for each name in it, and at most.  Otherwise each delayed put would cost each
+# consumer that looks a list of all delayed items.
+_PAUSE_PER_NAME: Final = 1e-4
+_LONGEST_PAUSE: Final = 1.0
 
 
 class Delayed:
@@ -55,6 +60,8 @@ class Delayed:
         self._receipts = Receipts(nodes.zk, nodes.put_prefix, acl=nodes.asked_acl)
         self._warnings = WarnOnce(_log, f"the queue {nodes.path}")
         self._listed = 0  # the last write of `entries` that the list contains
+        self._list_at = 0.0  # not before, on the loop's clock
+        self._is_behind = False  # whether there is a later write, and it is not yet time to list again
         self._due: dict[str, float] = {}  # when, in seconds, by the leader's clock
         self._ahead = 0.0  # the leader's clock, of the loop's, at least
         self._ask_at = 0.0  # for the time, on the loop's clock
@@ -65,7 +72,8 @@ class Delayed:
         await until_answered(self._zk, lambda: self._put(items, delay))
 
     async def _put(self, items: Sequence[tuple[int, bytes]], delay: float) -> None:
-        entries, child = self._nodes.entries, self._nodes.entry("delayed")
+        # A unique name: another client may have created any other by hand.
+        entries, child = self._nodes.entries, self._nodes.entry(self._zk.unique_id())
         apart = 0  # milliseconds between the items
         while True:
             try:
@@ -81,9 +89,8 @@ class Delayed:
                 if await self._receipts.commit(transaction):
                     return
             except (zkwire.NoNodeError, zkwire.TransactionError) as refused:
-                is_ours = isinstance(refused, zkwire.TransactionError) and refused.index < _FIRST_ITEM
                 cause = refused.cause if isinstance(refused, zkwire.TransactionError) else refused
-                if isinstance(cause, zkwire.NodeExistsError) and not is_ours:
+                if isinstance(cause, zkwire.NodeExistsError):
                     apart = 1  # the server gives its last number again and again: other times make other names
                     continue
                 if not isinstance(cause, zkwire.NoNodeError):
@@ -103,7 +110,10 @@ class Delayed:
         """When to look for items again, on the loop's clock; None if no item is delayed."""
         if self._refused_until is not None:
             return self._refused_until
-        return min(min(self._due.values()) - self._ahead, self._ask_at) if self._due else None
+        times = [self._list_at] if self._is_behind else []
+        if self._due:
+            times += [min(self._due.values()) - self._ahead, self._ask_at]
+        return min(times, default=None)
 
     async def move_due(self, listed: object) -> bool:
         """Move the items whose time has come to the others; return whether the others should be listed again.
@@ -113,6 +123,7 @@ class Delayed:
         """
         stat: Stat | None = listed[1] if isinstance(listed, tuple) else None
         now = asyncio.get_running_loop().time()
+        self._is_behind = False
         if self._refused_until is not None and now < self._refused_until:
             return False
         self._refused_until = None
@@ -128,12 +139,14 @@ class Delayed:
         return False
 
     async def _move_due(self, stat: Stat) -> bool:
-        if stat.mzxid != self._listed:
+        loop = asyncio.get_running_loop()
+        self._is_behind = stat.mzxid != self._listed and loop.time() < self._list_at
+        if stat.mzxid != self._listed and not self._is_behind:
             (names,) = await read(self._zk, GetChildren(self._nodes.delayed))
             found = filter(None, map(_NAME.fullmatch, child_names(names) or ()))
             self._due = {name[0]: int(name[1]) / 1000 for name in found}
             self._listed = stat.mzxid
-        loop = asyncio.get_running_loop()
+            self._list_at = loop.time() + min(_LONGEST_PAUSE, len(self._due) * _PAUSE_PER_NAME)
         if self._due and loop.time() >= self._ask_at:
             time = await self._leaders_time()
             self._ahead = time - loop.time()
@@ -150,9 +163,7 @@ class Delayed:
         try:
             item = checked((await read(self._zk, GetData(path)))[0])
             if item is not None:
-                match = _NAME.fullmatch(name)
-                assert match is not None
-                await self._producer.put([(int(match[2]), item.data)], None, [path])
+                await self._producer.put([(int(name[_PRIORITY]), item.data)], None, [path])
         except (zkwire.NoNodeError, zkwire.ConnectionLostError):
             self._listed = 0  # another consumer has moved it, or the next list shows
         except (UnusableItemError, ValueError) as refused:  # ValueError: it is too large for this client

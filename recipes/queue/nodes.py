@@ -27,9 +27,9 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import zkwire
-from recipes.common.retrying import read_after_loss, result, until_answered
+from recipes.common.retrying import read, read_after_loss, result, until_answered
 from recipes.common.waiting import LEAVES_WITHIN
-from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, join_path
+from zkwire import ACL, OPEN_ACL, READ_ONLY_ACL, Client, GetData, join_path
 
 T = TypeVar("T")
 
@@ -64,6 +64,7 @@ class Nodes:
         self.put_prefix: str = join_path(path, "put-")
         self.take_prefix: str = join_path(path, "take-")
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._closes_by = float("inf")  # on the loop's clock
 
     def entry(self, name: str) -> str:
         """Return the path of the item `name`."""
@@ -88,7 +89,8 @@ class Nodes:
             await until_answered(self.zk, lambda: self._make(*more), repeats=True)
 
     async def _make(self, *more: str) -> None:
-        if await self.zk.exists(self.delayed) is not None:  # `entries` was deleted by hand: it must be marked again
+        # If there are delayed items, `entries` was deleted by hand: it must be marked again.
+        if not isinstance((await read(self.zk, GetData(self.delayed)))[0], zkwire.NoNodeError):
             with contextlib.suppress(zkwire.NodeExistsError):
                 await self.zk.create(self.entries, DELAYS, acl=self.acl)
         counting = (self.attempts, self.failed) if self.max_attempts else ()
@@ -119,19 +121,32 @@ class Nodes:
                     await discarded
 
     def in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run `work` in a task of its own, which goes on when the caller is cancelled."""
+        """Run `work` in a task of its own, which goes on when the caller is cancelled.
+
+        `Client.close` waits for it, for LEAVES_WITHIN at most, before it ends the session: otherwise an item would keep
+        the attempt of a claim whose body has not begun.
+        """
         task = asyncio.get_running_loop().create_task(work)
         # The event loop keeps only a weak reference to a task.
         self._tasks.add(task)
+        self.zk.on_closing.add(self._client_closes)
         task.add_done_callback(self._has_ended)
         return task
 
     def _has_ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        # A caller that was cancelled does not retrieve the error, and asyncio would log it.
+        if not self._tasks:
+            self.zk.on_closing.discard(self._client_closes)
+        # A caller that was cancelled does not retrieve the error, and asyncio would log it.  ValueError: a bad `acl`.
         error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, zkwire.ZooKeeperError):
+        if error is not None and not isinstance(error, zkwire.ZooKeeperError | ValueError):
             task.get_loop().call_exception_handler({"message": "a defect", "exception": error, "task": task})
+
+    def _client_closes(self) -> asyncio.Task[Any] | None:
+        loop = asyncio.get_running_loop()
+        self._closes_by = min(self._closes_by, loop.time() + LEAVES_WITHIN)
+        left = self._closes_by - loop.time()
+        return loop.create_task(asyncio.wait([*self._tasks], timeout=left)) if self._tasks and left > 0 else None
 
     async def wait_to_leave(self, work: asyncio.Task[Any]) -> None:
         """Return when `work` is done, or after LEAVES_WITHIN; then `work` goes on.

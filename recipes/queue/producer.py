@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import zkwire
 from recipes.common.numbers import next_number
-from recipes.common.receipts import Receipts
+from recipes.common.receipts import LAST_VERSION, Receipts
 from recipes.common.retrying import read, result, until_answered
 from recipes.common.waiting import Bound, bounded
 from recipes.line.contenders import look
@@ -20,7 +20,7 @@ from recipes.line.line import Line
 from recipes.line.ticket import Ticket
 from recipes.queue.nodes import DELAYS, LAST_NUMBER, Nodes, child_names
 from recipes.queue.order import prefix
-from zkwire import GetChildren, GetData, Node, Transaction, WatchSet
+from zkwire import GetChildren, GetData, Node, Transaction, WatchSet, join_path
 
 # A producer that came too late so often, because others put first, enters the waiting line.
 _MOST_FAILURES: Final = 3
@@ -128,7 +128,7 @@ class Producer:
                 if await until_answered(self._zk, send, renews=False):
                     # After a producer that came out of the line others may wait there: its next put must look for them,
                     # and so it forgets the room.
-                    if ticket is None:
+                    if ticket is None and room.version < LAST_VERSION:
                         self._room = _Room(room.version + 1, room.used + len(items))
                     return
                 failures += 1
@@ -147,7 +147,8 @@ class Producer:
         count = 0 if parent is None else parent.stat.num_children
         if count > most:
             return None
-        tickets: Sequence[object] = [name for name in child_names(waiting) or () if zkwire.sequence(name) is not None]
+        paths = [join_path(self._nodes.producers, name) for name in child_names(waiting) or ()]
+        tickets: Sequence[object] = [path for path in paths if self._line.is_own(path)]
         if 0 < len(tickets) <= _MOST_TICKETS_READ:
             tickets = await look(self._zk, self._nodes.producers)
         return None if tickets else _Room(version, count)

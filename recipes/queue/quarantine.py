@@ -28,6 +28,7 @@ _MOST_READ: Final = 16
 UNREADABLE: Final = "may not be read by this client (its ACL)"
 UNWRITABLE: Final = "may not be written by this client (its ACL)"
 TOO_LARGE: Final = "cannot be read: its data may be larger than the `reply_limit` of zkwire.connect"
+TOO_LONG: Final = "does not fit into a transaction, with its name"
 HAS_CHILDREN: Final = "has children, so that it cannot be deleted: delete them, or the item with delete_tree"
 
 
@@ -124,13 +125,13 @@ class Quarantine:
         path = self._nodes.taken_node(name)
         try:
             await until_answered(self._nodes.zk, lambda: self._delete(path), repeats=True)
-        except zkwire.TransactionError as refused:
+        except (zkwire.TransactionError, ValueError) as refused:  # ValueError: its name is too long
             # Read it once more: a delete whose answer was lost may have been carried out, and the ACL of a consumer's
             # node refuses a child before the server looks at its kind.
             (node,) = await read(self._nodes.zk, GetData(path))
             if _is_persistent(node):
-                why = f"is not ephemeral, so it hides an item for ever, and cannot be deleted: {refused.cause}"
-                self._warnings.warn(path, why)
+                why = f"cannot be deleted: {getattr(refused, 'cause', refused)}"
+                self._warnings.warn(path, f"is not ephemeral, so it hides an item for ever, and {why}")
         else:
             self._warnings.warn(path, "was not ephemeral, so no consumer has made it; it was deleted, to free its item")
 

@@ -25,7 +25,7 @@ from recipes import (
     TryLock,
 )
 from tests.support.client import turns
-from tests.support.virtual_time import Sent, Server, Wire, in_virtual_time
+from tests.support.virtual_time import Server, in_virtual_time
 from zkwire import Client
 
 LONG = 60.0  # seconds, the session timeout
@@ -173,15 +173,6 @@ async def test_a_release_that_reaches_no_server_is_made_good_when_one_answers(ou
             await (await Lock(other, "/lock").acquire()).release()
 
 
-def hold_answers(server: Server, operation: str) -> None:
-    """Have the server answer nothing from the next request of this name on."""
-
-    def strike(wire: Wire, sent: Sent) -> None:
-        server.is_holding |= sent.name == operation
-
-    server.strike = strike
-
-
 @in_virtual_time
 async def test_a_node_that_is_being_put_back_while_the_server_falls_silent_keeps_no_block_from_ending() -> None:
     server = Server(max_session_timeout=LONG)
@@ -189,7 +180,7 @@ async def test_a_node_that_is_being_put_back_while_the_server_falls_silent_keeps
         kept = PersistentEphemeral(zk, "/held/node", b"")
         await kept.__aenter__()
         await other.delete("/held/node")
-        hold_answers(server, "create2")
+        server.hold_from("create2")
         server.requests.clear()
         await server.until("create2")
         server.is_silent = True
@@ -207,6 +198,7 @@ async def test_a_body_that_closes_its_client_is_not_waited_for(held: str) -> Non
     with suppress(zkwire.SessionClosedError, LockLostError):
         async with HELD[held](zk), asyncio.timeout(1.0):
             await zk.close()
+    await turns()
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,9 @@ async def test_any_method_creates_a_missing_value() -> None:
         assert await replaced.get() == (b"y", 1)
         assert await replaced.compare_and_set(b"z", version=0) is False
         assert await replaced.get() == (b"y", 1)
+        stage.server._machine.tree.nodes["/a/v"].version = 2**31 - 1
+        await replaced.set(b"a")
+        assert await replaced.compare_and_set(b"b", version=-(2**31))
         await SharedValue(stage.zk, "/a/w").set(b"z")
         assert await SharedValue(stage.zk, "/a/w").get() == (b"z", 1)
         assert await SharedValue(stage.zk, "/a/u").compare_and_set(b"y", version=1) is False

@@ -1,5 +1,6 @@
 """Helpers for the tests of the queue."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -43,6 +44,12 @@ class Counting(zkwire.Observer):
 def numbers(*bounds: int) -> list[bytes]:
     """The numbers of a range, as the data of items."""
     return [b"%d" % number for number in range(*bounds)]
+
+
+async def hold(queue: Queue) -> bytes:
+    """Claim an item until the task is cancelled."""
+    async with queue.claim():
+        return await asyncio.Event().wait() and b""
 
 
 async def drain(queue: Queue) -> list[bytes]:

@@ -276,6 +276,14 @@ class Server:
         for wire, frame in waiting:
             self.received(wire, frame)
 
+    def hold_from(self, name: str) -> None:
+        """Hold back the answers, from the next request of this name on."""
+
+        def strike(wire: Wire, sent: Sent) -> None:
+            self.is_holding |= sent.name == name
+
+        self.strike = strike
+
     def release(self) -> None:
         """Send what was held back."""
         self.is_holding = False

@@ -58,6 +58,9 @@ async def test_a_receipt_is_used_again_and_deleted_when_idle() -> None:
         await until_no_receipt(stage.other, "/n")
         assert await ours.write(b"4")
         assert [receipt] != await receipts_of(stage.other, "/n") != []
+        ours.receipts._unused[0].version = 2**30 - 1  # its version must not overflow
+        assert await ours.write(b"5")
+        assert ours.receipts._unused[0].version == 0
 
 
 @in_virtual_time

@@ -11,7 +11,8 @@ import zkwire
 from recipes import LockLostError, Queue
 from recipes.queue.attempts import move_abandoned, read_number, take_back
 from tests.support.client import Server as AnyServer
-from tests.support.queues import PATH, Counting, clients, drain, is_empty, numbers, settled
+from tests.support.client import begun
+from tests.support.queues import PATH, Counting, clients, drain, hold, is_empty, numbers, settled
 from tests.support.recipes import body_raises, outcome, until
 from zkwire import Client, Perms
 
@@ -82,16 +83,17 @@ async def test_a_consumer_that_dies_in_its_body_used_one(caplog: pytest.LogCaptu
         assert await children(zk, PATH) == {"entries": 0, "taken": 0, "attempts": 0, "failed": 1}
 
 
-async def test_a_claim_that_ends_before_its_body_takes_its_attempt_back() -> None:
+@pytest.mark.parametrize("closes", [False, True])  # the client, as Ctrl-C does with the consumers' tasks
+async def test_a_claim_that_ends_before_its_body_takes_its_attempt_back(closes: bool) -> None:
     async with clients() as (server, (zk, other)):
         await Queue(other, PATH).put(b"a")
         assert await fail(Queue(other, PATH, max_attempts=3)) == 1
         server.drop_before("setData")
         with server.hold_replies("multi", session=zk.session_id, nth=2, times=1) as held:
-            claiming = asyncio.create_task(Queue(zk, PATH, max_attempts=3).claim().__aenter__())
+            claiming = asyncio.create_task(hold(Queue(zk, PATH, max_attempts=3)))
             await held.until_hit()
-            claiming.cancel()
-            await outcome(claiming)
+            _ = await begun(zk.close()) if closes else claiming.cancel()
+        await outcome(claiming)
         await settled(other, PATH)
         assert await fail(Queue(other, PATH, max_attempts=3)) == 2
 
@@ -270,7 +272,7 @@ async def test_strangers_nodes_hide_no_failed_item() -> None:
         await queue.put_many(numbers(12))
         for _ in range(11):
             assert await fail(queue) == 1
-        for name in ("entry", "entry-0000000001", "entry-x-0000000002", "5-0000000004"):
+        for name in ("entry", "entry-0000000001", "entry-x-0000000002", "5-0000000004", f"x-{'9' * 5000}-0000000005"):
             await zk.create(f"{PATH}/failed/{name}")
         acl = [zkwire.ACL(Perms.ALL, "digest", "other:x")]
         await zk.create(f"{PATH}/failed/entry-100-0000000000-1-0000000003", acl=acl)

@@ -17,6 +17,7 @@ from tests.support.queues import (
     clients,
     contents,
     drain,
+    hold,
     is_empty,
     numbers,
     settled,
@@ -34,42 +35,29 @@ from zkwire.testing.memory.faults import Hold
 
 
 @pytest.mark.usefixtures("idle_receipts_go_soon")
-@pytest.mark.parametrize("again_after", [None, 2])
-async def test_a_get_whose_client_is_closed_upon_the_cancellation_loses_nothing(again_after: int | None) -> None:
+@pytest.mark.parametrize(("take", "again_after"), [(Queue.get, None), (Queue.get, 2), (hold, None)])
+async def test_a_take_whose_client_is_closed_upon_the_cancellation_loses_nothing_and_is_no_attempt(
+    take: Callable[[Queue], Awaitable[bytes]], again_after: int | None
+) -> None:
     found: list[bytes] = []
 
     async def prepare(stage: Scene) -> None:
         found.clear()
         await three_are_there(stage)
+        await stage.other.create(f"{stage.path}/attempts/entry-100-0000000000", b"1", make_parents=True)
 
-    async def get(stage: Scene) -> None:
+    async def act(stage: Scene) -> None:
         async with zkwire.connect(stage.server.hosts) as zk:
-            found.append(await Queue(zk, stage.path).get())
+            found.append(await take(Queue(zk, stage.path, max_attempts=9)))
 
     async def afterwards(stage: Scene) -> None:
         assert [*found, *await contents(stage)] == numbers(3)
+        left = [(await stage.other.get(node)).data for node in await below(stage.other, f"{stage.path}/attempts")]
+        assert left == [b"1"] * (not found)
 
     await cancel_at_every_moment(
-        get, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5, again_after=again_after
+        act, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5, again_after=again_after, most=120
     )
-
-
-@pytest.mark.parametrize("carried_out", [False, True])
-async def test_a_get_whose_session_ends_with_its_answer_goes_on_in_the_next_session(
-    carried_out: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At most once: the item that the ended session took is lost, and no other.
-
-    No other consumer has it, so the next one is not drawn by lot, which here would be the last one.
-    """
-    unique_id = zkwire.Client.unique_id
-    monkeypatch.setattr(zkwire.Client, "unique_id", lambda zk: f"00000001-{unique_id(zk)}")
-    async with scene() as stage:
-        await three_are_there(stage)
-        async with answer_lost(stage, Queue(stage.zk, stage.path).get(), carried_out=carried_out) as taking:
-            stage.server.expire(stage.zk.session_id)
-        first = await taking
-        assert [first, *await contents(stage)] == ([b"1", b"2"] if carried_out else numbers(3))
 
 
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["empty for long", "deleted"])
@@ -135,10 +123,7 @@ async def test_a_time_limit_cuts_off_no_write_that_was_sent(ask: str, left: list
         queue = Queue(zk, PATH, 2)
         await queue.put(b"x")
 
-        def strike(wire: Wire, sent: Sent) -> None:
-            server.is_holding |= sent.name == "multi"
-
-        server.strike = strike
+        server.hold_from("multi")
         asking = asyncio.create_task(queue.put(b"y", within=1) if ask == "put" else queue.get(within=1))
         await asyncio.sleep(2)  # of virtual time: the limit passes
         assert server.is_holding
@@ -226,10 +211,7 @@ async def test_an_item_whose_put_back_may_have_succeeded_is_not_kept(caplog: pyt
         await queue.put(b"x")
         server.names()
 
-        def strike(wire: Wire, sent: Sent) -> None:
-            server.is_holding |= sent.name == "multi"
-
-        server.strike = strike
+        server.hold_from("multi")
         getting = asyncio.create_task(queue.get())
         await server.until("multi")
         getting.cancel()

@@ -82,8 +82,10 @@ async def test_a_producer_does_not_count_the_items_before_it_knows_the_version_o
 
 
 async def test_the_bound_holds_for_producers_that_race() -> None:
-    """Pitfall 21: count and put must not be two steps."""
-    async with clients(6) as (_, zks):
+    """Pitfall 21: count and put must not be two steps.  The versions of `room` become negative meanwhile."""
+    async with clients(6) as (server, zks):
+        await zks[0].create(f"{PATH}/room", make_parents=True)
+        server._machine.tree.nodes[f"{PATH}/room"].version = 2**31 - 9
         queues = [Queue(zk, PATH, 5) for zk in zks]
         most = 0
         async with asyncio.TaskGroup() as group:
@@ -214,17 +216,19 @@ async def test_a_node_without_a_number_in_the_line_of_the_producers_costs_a_put_
 
 async def test_a_put_that_does_not_wait_looks_at_a_few_nodes_in_the_line() -> None:
     async with clients() as (_, (zk, other)):
+        ticket = f"{PATH}/producers/_c_{zk.unique_id()}-put-"
         for number in range(17):
             await other.create(f"{PATH}/producers/x-{number:010d}", make_parents=True)
+            await other.create(f"{ticket}{number:010d}")
             if number == 0:
                 await Queue(zk, PATH, 4).put(b"x", within=0)
         queue = Queue(zk, PATH, 4)
         with pytest.raises(TimeoutError):
             await queue.put(b"0", within=0)
-        await other.delete(f"{PATH}/producers/x-{16:010d}")
+        await other.delete(f"{ticket}{16:010d}")
         await queue.put(b"0", within=0)
-        await other.delete(f"{PATH}/producers/x-{15:010d}")
-        await other.create(f"{PATH}/producers/x-{15:010d}", ephemeral=True)  # one that waits
+        await other.delete(f"{ticket}{15:010d}")
+        await other.create(f"{ticket}{15:010d}", ephemeral=True)  # one that waits
         with pytest.raises(TimeoutError):
             await Queue(zk, PATH, 4).put(b"1", within=0)
 

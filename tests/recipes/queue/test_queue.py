@@ -73,6 +73,7 @@ async def test_bad_values_are_refused_before_anything_is_sent() -> None:
 
 @pytest.mark.limit(10)
 async def test_a_get_within_0_seconds_takes_what_is_there_and_does_not_wait() -> None:
+    """Pitfall 8."""
     async with clients() as (server, (zk, other)):
         queue = Queue(zk, PATH)
         await Queue(other, PATH).put_many(numbers(2))
@@ -89,14 +90,18 @@ async def test_a_get_within_0_seconds_takes_what_is_there_and_does_not_wait() ->
         await no_watch_stays(server.hosts)
 
 
-async def test_closing_the_client_ends_a_wait_and_later_calls_with_an_error() -> None:
+@pytest.mark.parametrize("error", [zkwire.SessionClosedError, zkwire.SessionExpiredError])
+async def test_the_end_of_the_client_ends_a_wait_and_later_calls_with_an_error(error: type[Exception]) -> None:
     """Pitfall 6."""
-    async with clients() as (_, (zk, other)):
+    async with clients() as (server, (other, _)), zkwire.connect(server.hosts, renew=False) as zk:
         waiting = asyncio.create_task(Queue(zk, PATH).get())
         await until_line(other, f"{PATH}/consumers", 1)
-        await zk.close()
+        if error is zkwire.SessionClosedError:
+            await zk.close()
+        else:
+            server.expire(zk.session_id)
         for call in (waiting, Queue(zk, PATH).get(), Queue(zk, PATH).put(b"x")):
-            with pytest.raises(zkwire.SessionClosedError):
+            with pytest.raises(error):
                 await call
 
 
@@ -145,17 +150,6 @@ async def test_the_nodes_of_an_empty_queue_may_be_deleted_while_a_consumer_waits
         await zk.delete(f"{PATH}/entries")
         await queue.put(b"y")
         assert await waiting == b"y"
-
-
-async def test_without_renewal_an_expired_session_ends_the_wait_with_an_error() -> None:
-    async with clients() as (server, (zk, _)), zkwire.connect(server.hosts, renew=False) as mortal:
-        waiting = asyncio.create_task(Queue(mortal, PATH).get())
-        await until_line(zk, f"{PATH}/consumers", 1)
-        server.expire(mortal.session_id)
-        with pytest.raises(zkwire.SessionExpiredError):
-            await waiting
-        with pytest.raises(zkwire.SessionExpiredError):
-            await Queue(mortal, PATH).get()
 
 
 # -- on the wire ------------------------------------------------------------------------------------------------------

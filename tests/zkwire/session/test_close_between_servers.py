@@ -9,7 +9,7 @@ import zkwire
 from recipes import Lock
 from tests.support.client import begun, turns
 from tests.support.recipes import outcome
-from tests.support.virtual_time import Sent, Server, Wire, a_client, in_virtual_time, now
+from tests.support.virtual_time import Server, a_client, in_virtual_time, now
 from zkwire import SessionState
 
 CONNECTING, CONNECTED, READ_ONLY, SUSPENDED, EXPIRED, AUTH_FAILED, CLOSED = SessionState
@@ -78,10 +78,7 @@ async def test_nothing_is_accepted_and_nothing_is_certain_while_the_client_close
         assert not lease.is_certain()
         assert zk.certain_until == float("-inf")
 
-        def strike(wire: Wire, sent: Sent) -> None:
-            server.is_holding = sent.name == "closeSession"
-
-        server.strike = strike
+        server.hold_from("closeSession")
         server.refused = set()
         await server.until("closeSession")
         await writing
