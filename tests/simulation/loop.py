@@ -465,6 +465,10 @@ class Machine(asyncio.BaseEventLoop):
         ready = [f"{self.name}: the callback {handle!r}" for handle in self._ready if not handle.cancelled()]
         return tasks + timers + ready
 
+    def unseen(self) -> list[str]:
+        """Return a line for each task whose exception no other task has looked at, which asyncio would report."""
+        return [f"{self.name}: {task!r}" for task in self._tasks if getattr(task, "_log_traceback", False)]
+
     def cancel_all(self) -> None:
         """Cancel all tasks, at the end of a run that has failed."""
         for task in self._tasks:

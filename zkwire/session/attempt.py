@@ -95,7 +95,7 @@ class Attempt:
         self._loop = asyncio.get_running_loop()
         self._link: Link | None = None
         self.greeted: asyncio.Future[bool] = self._loop.create_future()
-        self.sent_at: float = self._loop.time()
+        self.sent_at: float
         self._is_asked = self._is_refused = False
         self._missing = "answer"  # what the attempt waits for
         self.limit: asyncio.Timeout

@@ -322,7 +322,6 @@ class _Search:
 
     def _found(self, create: LostCreate, path: str, stat: Stat) -> None:
         if create.has_caller:
-            create.call.zxid = stat.czxid
             create.call.reply = wire.Create2Reply(path, stat)
             self._cleanup.requests.recovered(create.call)
         else:
@@ -403,7 +402,7 @@ class _Search:
 
 
 async def _answers(asked: list[asyncio.Future[Any]]) -> list[Any]:
-    """Return the reply or the error of each request.  Raises: SessionError.
+    """Return the reply or the error of each request.
 
     Cancellation: requests that were not yet written are not sent.
     """
@@ -412,11 +411,7 @@ async def _answers(asked: list[asyncio.Future[Any]]) -> list[Any]:
     finally:
         for future in asked:
             future.cancel()
-    answers = [future.exception() or future.result() for future in asked]
-    for answer in answers:
-        if isinstance(answer, SessionError):
-            raise answer
-    return answers
+    return [future.exception() or future.result() for future in asked]
 
 
 def _is_number(text: str) -> bool:

@@ -168,7 +168,7 @@ async def end_session(link: Link, within: float) -> None:
 
 
 async def clean_up(requests: RequestQueue, link: Link, within: float) -> None:
-    """Wait, for at most `within` seconds, until the nodes of cancelled creates are gone, or the link is lost or silent.
+    """Wait, for about `within` seconds at most, until no cancelled create has a node, or the link is lost or silent.
 
     They must not stay in a session that outlives this client.
     """
@@ -178,16 +178,12 @@ async def clean_up(requests: RequestQueue, link: Link, within: float) -> None:
         ping = ignored(requests.submit(PingRequest()))
         # When the ping is answered, so is all that was sent before; the deletes have then sent their next requests.
         ends: set[asyncio.Future[Any]] = {ping, link.closed}
-        try:
-            await while_heard(ends, lambda: link, end, loop.time())
-        finally:
-            has_ended = any(each.done() for each in ends)
-            ping.cancel()
-        if not has_ended:
+        await while_heard(ends, lambda: link, end, loop.time())
+        if not any(each.done() for each in ends):
             return
         if requests.is_cleaning_up:
             # A delete that the server refuses for the moment waits: pings as fast as answers come would only load it.
-            await asyncio.sleep(min(pause, max(0.0, end - loop.time())))
+            await asyncio.sleep(pause)
             pause = min(2 * pause + _SHORTEST_PAUSE, _LONGEST_PAUSE)
 
 

@@ -57,7 +57,7 @@ class Credential:
 
     Args:
         identity: What to show.
-        refused: Called with what the server does and its error, when it refuses the credential.
+        refused: Called with what the server does when it refuses the credential.
 
     Attributes:
         request: The request that shows it.
@@ -66,7 +66,7 @@ class Credential:
         callers: How many want it to be shown, 0 if its request, which may still be in the queue, is not to be sent.
     """
 
-    def __init__(self, identity: Identity, refused: Callable[[str, ServerError], None]) -> None:
+    def __init__(self, identity: Identity, refused: Callable[[str], None]) -> None:
         self.accepted: asyncio.Future[None] = ignored(asyncio.get_running_loop().create_future())
         self.request: AuthRequest = AuthRequest(0, identity.scheme, identity.data)
         self._refused = refused
@@ -92,13 +92,13 @@ class Credential:
     def set_exception(self, error: BaseException) -> None:
         """Take the server's refusal.  A lost connection is ignored: the next connection shows the credential again."""
         if isinstance(error, ServerError):
-            self._refused(f"refuses the credential of scheme {self.request.scheme!r}", error)
+            self._refused(f"refuses the credential of scheme {self.request.scheme!r}")
 
 
 class Credentials:
     """The credentials of one session, each of them once; `given` are those to begin with."""
 
-    def __init__(self, given: Iterable[Identity], refused: Callable[[str, ServerError], None]) -> None:
+    def __init__(self, given: Iterable[Identity], refused: Callable[[str], None]) -> None:
         self._refused = refused
         self.kept: dict[Identity, Credential] = {identity: Credential(identity, refused) for identity in given}
 

@@ -219,7 +219,6 @@ class GuaranteedDelete:
         return None if self._synced is None else self._synced.exception()
 
     def _delete(self) -> None:
-        self._synced = None
         with self._deletes.requests.sent_first():  # a create that waits may follow a delete that waits
             self._deletes.send(self, Call(DeleteRequest(self.path, -1), self))
 

@@ -170,7 +170,7 @@ class Lifetime:
             None if it is not known: then nothing is ever certain in that session.
 
     Attributes:
-        session_id: The present session, 0 for none yet.
+        session_id: The session that a server has granted last.
         certainty: What answers have proven, None where nothing can be.
         on_uncertain: The callbacks for the end of certainty.
     """
@@ -178,6 +178,7 @@ class Lifetime:
     def __init__(self, least: float | None) -> None:
         self._loop = asyncio.get_running_loop()
         self.on_uncertain: OnUncertain = OnUncertain(lambda: self.until)
+        self.session_id: int
         self.renewed(least)
 
     @property
@@ -201,11 +202,10 @@ class Lifetime:
     @property
     def enough(self) -> float:
         """How many seconds must be certain before a lock may be acquired."""
-        return 0.0 if self.certainty is None else min(self.certainty.least, 3600.0) * _ENOUGH
+        return 0.0 if self.certainty is None else self.certainty.least * _ENOUGH
 
     def renewed(self, least: float | None = float("inf")) -> None:
         """Begin with a new session, which is yet to be made."""
-        self.session_id = 0
         self.certainty: Certainty | None = None if least is None else Certainty(least)
         self._is_over = False
         self._seen = (_NEVER, _NEVER)  # `certainty.proven` at the last call of `answered`

@@ -264,7 +264,7 @@ async def _first_connected(addresses: Iterable[_Info]) -> socket.socket:
     loop = asyncio.get_running_loop()
     left = deque(addresses)
     if len(left) == 1:
-        return await _connected(left[0])
+        return await _connected(left.popleft())
     attempts: list[asyncio.Task[socket.socket]] = []
     pending: set[asyncio.Task[socket.socket]] = set()
     winner: asyncio.Task[socket.socket] | None = None
@@ -281,13 +281,6 @@ async def _first_connected(addresses: Iterable[_Info]) -> socket.socket:
             if attempt is not winner:
                 attempt.cancel()
                 attempt.add_done_callback(_close)
-        if pending:
-            try:
-                await asyncio.wait(pending)
-            except BaseException:
-                if winner is not None:
-                    winner.result().close()
-                raise
     if winner is None:
         raise OSError("; ".join(str(attempt.exception()) for attempt in attempts))
     return winner.result()

@@ -100,7 +100,7 @@ class Session(LinkOwner):
         self.key: SessionKey = SessionKey(session_id, password, is_resumable=True) if session_id else SessionKey()
         self._xids = xids(1 + rng.getrandbits(30) if session_id else 1)  # the former client's are not known
         self._log = SessionLog(session_id)
-        self._is_one_round = False
+        self._is_one_round: bool
         self._renew = renew
         self._reply_limit, self._rng = reply_limit, rng
         self._open_link = open_link
@@ -378,7 +378,7 @@ class Session(LinkOwner):
         hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.requests.server = str(address)
-        within = min(timing.connect_within(self.timeout, len(self._hosts)), max(self._time_left(), 0))
+        within = min(timing.connect_within(self.timeout, len(self._hosts)), self._time_left())
         opener = self._servers.opener(address, self._attempt, within)
         link = await self._attempt.run(opener, address, within)
         if self._sasl is not None:
@@ -488,12 +488,11 @@ class Session(LinkOwner):
         self.requests.fail_watches(error)
         self.lifetime.end()
 
-    def _fail_auth(self, what: str, cause: errors.ServerError | None = None) -> None:
+    def _fail_auth(self, what: str) -> None:
         """End the session: its server does `what`, and would do the same on every connection."""
         if self._ended.done():
             return
         why = f"{self.requests.server} {what}; session {printed(self.key.id)} is left to expire"
         error = errors.AuthFailedError(why)
-        error.__cause__ = cause
         self._log.ended(error)
         self._end(error, SessionState.AUTH_FAILED)

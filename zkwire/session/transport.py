@@ -95,7 +95,6 @@ class Link(asyncio.BufferedProtocol):
             raise ConnectionResetError(_BY_THE_SERVER)
         transport.set_protocol(other)
         other.connection_made(transport)
-        other.peer = self.peer
         self.connection_lost(None)
 
     def flush(self) -> None:

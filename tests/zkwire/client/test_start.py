@@ -10,10 +10,9 @@ import pytest
 
 import zkwire
 from tests.support.client import InOrder, cancel_connects, no_session_stays
-from tests.support.recipes import no_task_stays, outcome, until
+from tests.support.recipes import no_task_stays
 from tests.support.rogue import Rogue, garbage_handshake, silent_handshake
-from zkwire.session import closing
-from zkwire.testing import RealServer, Server, VirtualClock
+from zkwire.testing import RealServer, Server
 
 REFUSED = "127.0.0.1:1"  # a port on which nothing listens
 
@@ -58,44 +57,6 @@ async def test_the_error_names_every_server_with_its_last_cause_and_says_what_to
         assert text.endswith("give zkwire.connect a longer `within`, or None to wait for ever")
 
 
-async def test_a_session_that_began_before_the_time_was_over_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server has accepted the session, and ignores the credential."""
-    monkeypatch.setattr(closing, "_SILENCE", 0.2)
-    async with no_task_stays(), Server() as server:
-        async with server.hold_replies("auth") as held:
-            connecting = asyncio.ensure_future(
-                zkwire.connect(server.hosts, within=0.3, auth=[("digest", b"bob:secret")])._connect()
-            )
-            await held.until_hit()
-            assert len(server.sessions) == 1
-            with pytest.raises(TimeoutError, match=f"{server.hosts}: no answer yet"):
-                await connecting
-        assert server.sessions == []
-
-
-@pytest.mark.parametrize("is_cancelled", [False, True], ids=["in time", "cancelled"])
-async def test_a_session_that_the_server_was_just_about_to_begin_does_not_stay(is_cancelled: bool) -> None:
-    async with no_task_stays(), Server() as server:
-        with server.hold_replies() as held:
-            connecting = asyncio.ensure_future(
-                zkwire.connect(server.hosts, within=None if is_cancelled else 0.3)._connect()
-            )
-            await until(lambda: len(server.sessions) == 1)  # it has begun, and the client has not heard of it
-            if is_cancelled:
-                connecting.cancel()
-            assert isinstance(await outcome(connecting), asyncio.CancelledError if is_cancelled else TimeoutError)
-            assert server.sessions == []
-            held.release()
-
-
-async def test_a_session_that_a_slow_server_begins_does_not_stay_when_another_server_is_used() -> None:
-    async with no_task_stays(), Server(clock=VirtualClock()) as slow, Server() as server:
-        with slow.hold_replies():
-            async with zkwire.connect(f"{slow.hosts},{server.hosts}", 1.0, rng=InOrder()) as zk:
-                assert server.sessions == [zk.session_id]
-                await until(lambda: slow.sessions == [])
-
-
 async def test_a_session_that_was_to_be_resumed_survives_a_connect_that_gives_up() -> None:
     async with no_task_stays(), Server() as server:
         zk = await zkwire.connect(server.hosts)
@@ -104,18 +65,6 @@ async def test_a_session_that_was_to_be_resumed_survives_a_connect_that_gives_up
         with server.hold_replies(), pytest.raises(TimeoutError):
             await zkwire.connect(server.hosts, within=0.2, session_id=session_id, session_password=password)
         assert server.sessions == [session_id]
-
-
-async def test_a_session_that_a_closed_client_was_about_to_renew_does_not_stay() -> None:
-    async with no_task_stays(), Server() as server:
-        zk = await zkwire.connect(server.hosts, 1.0)
-        with server.hold_replies():
-            session_id = zk.session_id
-            server.expire(session_id)
-            server.drop(session_id)
-            await until(lambda: len(server.sessions) == 1)
-            await zk.close()
-            assert server.sessions == []
 
 
 async def test_a_connect_that_is_cancelled_at_any_moment_leaves_no_session(zookeeper_own: RealServer) -> None:

@@ -7,31 +7,7 @@ import pytest
 import zkwire
 from tests.support.client import begun, cancelled, given_up, turns
 from tests.support.everywhere import scene
-from tests.support.recipes import until_state
 from tests.support.virtual_time import Sent, Wire, a_client, cleaned_up, in_virtual_time
-from zkwire import SessionState
-
-
-@pytest.mark.parametrize("is_carried_out", [True, False])
-async def test_a_removal_spares_the_next_node_at_its_path(is_carried_out: bool) -> None:
-    """The answer to the delete is lost; before the next attempt, another client may have created a node there."""
-    async with scene() as stage:
-        _, old = await stage.zk.create_and_stat("/a")
-        drop = stage.server.drop_after if is_carried_out else stage.server.drop_before
-        with stage.server.refuse_connections() as refusing:
-            with drop("delete", session=stage.zk.session_id):
-                gone = stage.zk.discard("/a", newest_zxid=old.czxid)
-                await until_state(stage.zk, SessionState.SUSPENDED)
-            if is_carried_out:
-                _, new = await stage.other.create_and_stat("/a")
-            refusing.end()
-        await gone
-        there = await stage.other.exists("/a")
-        if is_carried_out:
-            assert there is not None
-            assert there.czxid == new.czxid
-        else:
-            assert there is None
 
 
 @pytest.mark.parametrize("how", ["answered", "silent", "dropped"])

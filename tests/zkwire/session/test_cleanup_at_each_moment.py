@@ -9,6 +9,7 @@ import pytest
 import zkwire
 from tests.support.client import begun, cancelled, given_up, turns
 from tests.support.observer import Records
+from tests.support.recipes import outcome
 from tests.support.virtual_time import Sent, Server, Wire, a_client, cleaned_up, in_virtual_time, tasks
 from zkwire import Client, SessionState, ThrottledError
 
@@ -249,17 +250,25 @@ async def test_a_search_that_is_refused_spares_nodes_that_callers_have_got_meanw
 
 
 @in_virtual_time
-@pytest.mark.parametrize("how", ["closed", "expired", "expired in a pause"])
+@pytest.mark.parametrize("how", ["closed", "closing in a pause", "answered", "expired", "expired in a pause"])
 async def test_a_search_ends_with_its_session_and_is_silent(how: str, caplog: pytest.LogCaptureFixture) -> None:
     async with a_client() as (server, zk):
         await zk.create("/p")
         server.strike = throttled("getChildren")
-        await lose_a_create(server, zk, "/p/n-", sequential=True)
+        await lose_a_create(server, zk, "/p/n-", sequential=True, carried_out=how != "answered")
         server.strike = throttled("getChildren")
         await server.until("getChildren")
         old = zk.session_id
-        if how == "closed":
+        if "expired" not in how:
+            server.is_holding = how != "closed"
+            if how == "answered":  # in the read that ends the session
+                server.strike = lambda wire, sent: -115 if sent.name == "auth" else None
+                await server.until("getChildren", 2)
+                adding = await begun(zk.add_auth("digest", b"u:p"))
+                server.release()
+                assert isinstance(await outcome(adding), zkwire.AuthFailedError)
             await zk.close()
+            gc.collect()  # the task of a search that has failed
             assert not [task for task in asyncio.all_tasks() if "_Search" in repr(task.get_coro())]
         else:
             if how == "expired":

@@ -8,6 +8,7 @@ import pytest
 import zkwire
 from tests.support.client import begun, cancelled
 from tests.support.virtual_time import a_client, in_virtual_time
+from tests.zkwire.session.test_transport import timers
 from tests.zkwire.session.verbs import every_call
 from zkwire import SessionState
 
@@ -26,11 +27,16 @@ async def test_closing_without_waiting_asks_for_the_end_of_the_session_anyway() 
 
 
 @in_virtual_time
-async def test_calls_after_close_say_that_the_client_is_closed_pitfall_6() -> None:
+async def test_calls_after_close_say_that_the_client_is_closed_pitfall_6(monkeypatch: pytest.MonkeyPatch) -> None:
     async with a_client() as (server, zk):
         tx = zk.transaction()
         tx.create("/a")
+        link = zk._session.requests.link
+        assert link is not None
+        lost = link.connection_lost
+        monkeypatch.setattr(link, "connection_lost", lambda error: server.loop.call_later(0.1, lost, error))  # as TLS
         await zk.close()
+        assert (link.closed.done(), timers()) == (True, 0)
         server.names()
         for call in [*every_call(zk, "/a"), tx.commit()]:
             with pytest.raises(zkwire.SessionClosedError, match="closed"):
@@ -38,6 +44,21 @@ async def test_calls_after_close_say_that_the_client_is_closed_pitfall_6() -> No
         await zk.discard("/a")
         assert [state async for state in zk.states()] == [CLOSED]
         assert server.names() == []
+
+
+@in_virtual_time
+async def test_what_waits_fails_before_close_waits_for_what_is_to_stop() -> None:
+    async with a_client() as (server, zk):
+        stopping, begins = [server.loop.create_future()], asyncio.Event()
+        stopped = stopping[0]
+        zk.on_closing.add(lambda: stopping.pop() if stopping else None)
+        zk.on_closing.add(pytest.fail)
+        zk.on_closing.discard(pytest.fail)
+        zk.on_closed.add(begins.set)
+        closing = await begun(zk.close())
+        assert (begins.is_set(), closing.done()) == (True, False)
+        stopped.set_result(None)
+        await closing
 
 
 @in_virtual_time

@@ -95,6 +95,22 @@ async def test_a_server_that_does_not_accept_the_session_does_not_prove_it_alive
 
 
 @in_virtual_time
+async def test_a_session_of_a_server_without_a_quorum_lives_as_long_as_that_server_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Server()
+    monkeypatch.setattr(Wire, "send", lambda wire, data, send=Wire.send: send(wire, data[:-1] + b"\1"))
+    async with zkwire.connect("a", 9.0, read_only=True, open_link=server.open_link) as zk:
+        monkeypatch.undo()
+        assert zk.state is READ_ONLY
+        await asyncio.sleep(20.0)
+        server.refused = {"a"}
+        server.drop()
+        await until_state(zk, CONNECTING)
+        assert 9.0 < server.loop.time() - 20.0 <= 12.01
+
+
+@in_virtual_time
 async def test_resuming_a_session_without_a_server_fails_as_expired() -> None:
     server = Server()
     server.refused = {"a"}

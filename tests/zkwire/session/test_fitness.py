@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -87,19 +88,22 @@ async def closing(peer: Peer) -> None:
     [(eof_handshake, False), (garbage_handshake, None), (closing, True), (eof_handshake, "a port with TLS")],
 )
 async def test_a_server_that_closes_the_connection_for_another_reason_is_tried_again(
-    behaviour: Behaviour, ssl: Any, tls: Certificates
+    behaviour: Behaviour, ssl: Any, tls: Certificates, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be starting."""
+    if ssl is False:  # what is asked then is not the reason
+        monkeypatch.setattr(asyncio.get_running_loop(), "sock_recv", AsyncMock(side_effect=OSError("the question")))
     async with Rogue(behaviour) as rogue, TlsFront(rogue.port, tls) as front:
         hosts, context = (front.hosts, trusting(tls)) if isinstance(ssl, str) else (rogue.hosts, ssl)
         trying = asyncio.ensure_future(zkwire.connect(hosts, ssl=context)._connect())
         await rogue.connected(4)
         await cancelled(trying)
+    assert "the question" not in caplog.text
 
 
 async def closing_unless_tls(peer: Peer) -> None:
     if (await peer.start())[0] == 0x16:  # a record of a TLS handshake
-        await peer.send(b"\x15")  # an alert
+        await peer.send(b"\x15\x03")  # an alert
 
 
 async def test_a_port_for_tls_that_closes_connections_without_tls_is_told_of() -> None:

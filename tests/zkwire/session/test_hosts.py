@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 
 from zkwire.errors import ProtocolError
 from zkwire.session.hosts import Address, Hosts, is_listed, parse, parse_config
-from zkwire.session.opening import UnfitError
-from zkwire.session.session_log import given_up
 
 SERVERS = [Address(f"zk{number}", 2181) for number in range(6)]
 
@@ -191,6 +189,10 @@ def test_each_round_tries_every_server_in_one_order_and_the_pauses_between_round
         assert longest / 2 <= hosts.pause() <= longest
 
 
+def test_clients_begin_with_different_servers() -> None:
+    assert {Hosts(SERVERS, 10.0, random.Random(seed)).next() for seed in range(50)} == {*SERVERS}
+
+
 # -- another list of servers --------------------------------------------------------------------------
 
 
@@ -296,19 +298,6 @@ def test_a_list_that_the_caller_sets_leaves_no_last_resort() -> None:
     assert [hosts.next(), hosts.next()] == [first, second]
 
 
-def test_servers_have_failed_for_good_only_if_the_last_attempt_with_each_has() -> None:
-    first, second = _servers(1, 2)
-    hosts = Hosts([first, second], 10.0, random.Random(1))
-    bad = UnfitError("no such certificate")
-    hosts.failed(first, bad)
-    assert given_up(hosts.failures(), is_one_round=False) is None
-    hosts.failed(first, TimeoutError("no answer"))
-    hosts.failed(second, bad)
-    assert given_up(hosts.failures(), is_one_round=False) is None
-    hosts.failed(first, bad)
-    assert isinstance(given_up(hosts.failures(), is_one_round=False), UnfitError)
-
-
 @pytest.mark.parametrize(
     ("config", "wanted"),
     [
@@ -325,7 +314,7 @@ def test_servers_have_failed_for_good_only_if_the_last_attempt_with_each_has() -
             "server.1=zk1:2888:3888;02181\nserver.2=zk2:2888:3888;65535\n server.3 = zk3:1:2 ; 2181",
             ["zk1:2181", "zk2:65535", "zk3:2181"],
         ),
-        ("server.1=zk1:2888:3888;002181\nserver.2=zk2:1:2;Â²\nserver.3=zk3:1:2;" + "1" * 5000, []),
+        ("server.1=zk1:2888:3888;002181\nserver.2=zk2:1:2;²\nserver.3=zk3:1:2;" + "1" * 5000, []),
         ("server.1=[::1]:2888:3888:participant;[fe80::1]:2181", ["[fe80::1]:2181"]),
         ("server.1=zk1:2888:3888|zk1b:2888:3888:participant;2181", ["zk1:2181"]),
         ("server.1=zk1:2888:3888:participant;0.0.0.0:2181;0.0.0.0:2281", ["zk1:2181"]),

@@ -5,7 +5,7 @@ The witness itself is tested in test_witness.py.
 
 import asyncio
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -237,6 +237,7 @@ async def test_a_witness_and_a_write_mend_the_chain_of_a_client_with_a_lock(late
         await server.until("connect")
         assert now() - at == pytest.approx(2.5 + 2.0, abs=0.01)  # at the first look, and spread over half a timeout
         await server.until("multi")
+        assert now() - next(sent.at for sent in reversed(server.requests) if sent.name == "connect") < 0.1
         assert server.names("sync") == MENDED
         await asyncio.sleep(4.6)  # that write was sent in the very moment in which the witness had ended
         assert chain(zk).is_linked
@@ -278,7 +279,7 @@ async def test_the_witness_is_given_up_with_the_connection_and_leaves_no_task_an
         server.refused = {"a", "b"}
         main.lose(None)
         await asyncio.sleep(0.1)
-        assert tasks("zkwire background") == []
+        assert (tasks("zkwire background"), zk._session._background) == ([], set())
         assert not [wire for wire in server.wires if wire.is_open]
 
 
@@ -343,6 +344,26 @@ async def test_the_writes_of_others_count_if_the_server_is_listed_and_a_learner(
         assert [call.args[1] for call in ask.await_args_list] == [PEER] * (config is LISTED and peer is PEER)
         assert own == ({"sync"} if ask.called and is_learner else {"sync", "multi"})
         assert zk.certain_for(zk.session_id) > 3.99
+
+
+@in_virtual_time
+async def test_a_role_that_the_server_may_have_changed_since_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It closes the connections of its clients then."""
+
+    async def ask(*_: object) -> bool:
+        server.drop()
+        return True
+
+    monkeypatch.setattr(probe, "is_learner", ask)
+    monkeypatch.setattr(Certainty, "follows", follows := Mock())
+    async with a_client() as (server, zk):
+        server.machine.tree.nodes[CONFIG].data = LISTED
+        has_peer(server.wire)
+        zk.need_certainty()
+        await server.until("getData")
+        await turns(20)
+        assert len(server.wires) == 2
+    assert not follows.called
 
 
 @in_virtual_time

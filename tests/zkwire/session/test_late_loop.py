@@ -2,27 +2,9 @@
 
 import asyncio
 
-import pytest
-
 from tests.support.client import states_until
 from tests.support.virtual_time import a_client, block, in_virtual_time
 from zkwire import SessionState
-
-
-@in_virtual_time
-async def test_a_connection_survives_a_blocked_event_loop_and_a_warning_names_the_cause_pitfall_75(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with a_client(timeout=4.0) as (_, zk):
-        states = zk.states()
-        for _ in range(2):
-            await asyncio.sleep(0.9)  # the ping is due next
-            block(2.2)
-            assert await zk.create("/a-", sequential=True)
-        await zk.close()
-        assert [state async for state in states] == [SessionState.CONNECTED, SessionState.CLOSED]
-    assert caplog.text.count("this event loop did not run for") == 1
-    assert "lost the connection" not in caplog.text
 
 
 @in_virtual_time

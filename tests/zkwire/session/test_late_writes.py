@@ -45,10 +45,10 @@ def test_a_write_may_come_late_where_a_handshake_was_given_up_behind_it(steps: s
             late.lost(A, A)
         else:
             late.given_up(A, A)
-    late.resumed(B, is_read_only=True)
-    assert late.doubtful is None  # nothing can be written there
-    late.resumed(B, is_read_only=False)
-    assert (late.doubtful and late.doubtful.address) == doubtful
+    for is_read_only in (True, False, True):
+        late.resumed(B, is_read_only=is_read_only)
+        expected = None if is_read_only else doubtful  # nothing can be written without a quorum
+        assert (late.doubtful and late.doubtful.address) == expected
 
 
 def test_a_handshake_that_was_given_up_at_another_address_may_be_with_the_same_server() -> None:
@@ -79,10 +79,10 @@ def test_a_former_server_is_flushed_before_it_gets_a_handshake() -> None:
 
 
 @asynccontextmanager
-async def two_servers(**options: Any) -> AsyncIterator[tuple[Server, zkwire.Client]]:
-    """Start two servers, a and b, and a client that has been connected to both, and is to a."""
-    async with a_client(server=Server(are_several=True), **options) as (server, zk):
-        for _ in "ba":
+async def two_servers(hosts: str = "a,b", **options: Any) -> AsyncIterator[tuple[Server, zkwire.Client]]:
+    """Start two servers, a and b, or more, and a client that has been connected to each, and is to a."""
+    async with a_client(hosts, server=Server(are_several=True), **options) as (server, zk):
+        for _ in hosts.split(","):
             await server.reconnect(zk)
         server.requests.clear()
         del server.wires[:-1]
@@ -93,7 +93,7 @@ async def lose_a_write_and_a_handshake(server: Server, zk: zkwire.Client) -> "as
     """Have the server a keep both, while the client has not reached another one yet."""
     server.is_silent = True
     creating = await begun(zk.create("/lost", ephemeral=True, recover=True))
-    server.refused = {"b"}
+    server.refused = {"b", "c"}
     server.drop()
     while len(server.wires) < 2:
         await asyncio.sleep(0.01)
@@ -110,12 +110,12 @@ async def test_a_session_whose_write_may_come_late_is_used_only_if_its_server_an
     is_kept: bool, is_certain: bool
 ) -> None:
     """Otherwise it is ended first; the create is called not carried out only if it cannot come late."""
-    async with two_servers() as (server, zk):
+    async with two_servers("a,b,c") as (server, zk):
         await zk.create("/own", ephemeral=True)
         first, states = zk.session_id, zk.states()
         creating = await lose_a_write_and_a_handshake(server, zk)
         if not is_certain:
-            server.refused = {"a", "b"}
+            server.refused = {"a", "b", "c"}
             await asyncio.sleep(zk.certain_until - server.loop.time())
             server.refused, server.latency = {"a"}, lambda: 0.01
             await server.until("connect")
@@ -151,8 +151,10 @@ async def test_a_session_whose_write_may_come_late_is_used_only_if_its_server_an
 
 
 @in_virtual_time
-@pytest.mark.parametrize("answers", [True, False])
-async def test_the_former_server_gets_a_handshake_once_a_sync_has_passed_it_pitfall_92(answers: bool) -> None:
+@pytest.mark.parametrize("how", ["answers", "refuses", "without a quorum"])
+async def test_the_former_server_gets_a_handshake_once_a_sync_has_passed_it_pitfall_92(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with two_servers() as (server, zk):
         first = zk.session_id
         server.is_silent = True
@@ -167,7 +169,10 @@ async def test_the_former_server_gets_a_handshake_once_a_sync_has_passed_it_pitf
         await until_state(zk, CONNECTED)
         assert zk.server == "b:2181"
         server.names()
-        server.strike = lambda wire, sent: None if answers or sent.name != "sync" else -110
+        server.strike = lambda wire, sent: -110 if how == "refuses" and sent.name == "sync" else None
+        if how == "without a quorum":
+            server.latency, send = lambda: 0.001, Wire.send
+            monkeypatch.setattr(Wire, "send", lambda at, data: send(at, data[:-1] + b"\1" if at.host == "a" else data))
         server.refused = {"b"}
         server.drop()
         await turns(50)
@@ -176,12 +181,13 @@ async def test_the_former_server_gets_a_handshake_once_a_sync_has_passed_it_pitf
         await until_state(zk, CONNECTED)
         asked = [(sent.host, sent.name) for sent in server.requests]
         flush = [("a", "connect"), ("a", "sync")]
-        if answers:
+        if how == "answers":
             assert asked[:4] == [*flush, ("a", "closeSession"), ("a", "connect")]
             assert zk.server == "a:2181"
         else:
-            assert asked[:2] == flush
+            assert asked[:2] == flush if how == "refuses" else flush[:1] * 2
             assert ("b", "connect") in asked
+            assert len(asked) < 20
             assert zk.server == "b:2181"
         assert zk.session_id == first
 

@@ -109,12 +109,12 @@ async def test_the_session_that_asks_is_used_again_and_a_new_one_is_made_when_it
         former = LateServer(Address("b", 2181), is_former=True)
         zk._session._servers.late_writes._servers["b", 2181] = former  # so that it is asked for a sync
         server.strike = lambda wire, sent: False if sent.name == "sync" else None
+        server.refused = {"a"}
         server.drop()
-        await turns(20)
+        await server.until("sync", 2)
         (asking,) = server.machine.sessions.by_id.keys() - {zk.session_id}
         server.machine.expire(asking)
         server.strike = lambda wire, sent: None
-        server.refused = {"a"}
         await until_state(zk, SessionState.CONNECTED)
         assert zk.server == "b:2181"
         assert len(server.machine.sessions.by_id) == 1
@@ -122,7 +122,9 @@ async def test_the_session_that_asks_is_used_again_and_a_new_one_is_made_when_it
 
 @in_virtual_time
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_the_session_that_asks_authenticates_by_sasl_as_that_of_the_client_does(refuses: bool) -> None:
+async def test_the_session_that_asks_authenticates_by_sasl_as_that_of_the_client_does(
+    refuses: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     async with a_client(server=Server(are_several=True), sasl=OneToken()) as (server, zk):
         first = zk.session_id
         server.strike = lambda wire, sent: -115 if refuses and sent.name == "sasl" else None
@@ -131,6 +133,7 @@ async def test_the_session_that_asks_authenticates_by_sasl_as_that_of_the_client
             with pytest.raises(zkwire.AuthFailedError, match="SASL with b:2181: the server refuses"):
                 await zk.ping()
             assert zk.state is SessionState.AUTH_FAILED
+            assert "SASL with b:2181: the server refuses" in caplog.text
         else:
             await zk.ping()
             asking = [("b", "connect"), ("b", "sasl"), *ASKED[1:]]

@@ -75,19 +75,6 @@ async def test_the_first_server_that_can_write_is_preferred_and_the_present_one_
         assert [number for number, _ in servers.asked] == [1, 2]
 
 
-async def test_the_servers_are_asked_again_and_again_until_the_link_is_lost() -> None:
-    servers = Servers()
-    async with servers.serving(b"rw", b"ro") as addresses:
-        hosts, lost = searched(addresses)
-        finding = asyncio.create_task(find_writable(Opener(), hosts, addresses[0], 0.02, lost))
-        while len(servers.asked) < 3:
-            assert not finding.done()
-            await asyncio.sleep(0.005)
-        lost.set_result(ConnectionResetError())
-        assert await finding is False
-        assert hosts.next() == addresses[0]
-
-
 @in_virtual_time
 async def test_the_pauses_between_two_rounds_double_up_to_the_session_timeout() -> None:
     asked: list[tuple[int, float]] = []

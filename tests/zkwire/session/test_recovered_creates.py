@@ -183,7 +183,7 @@ async def test_a_thousand_sequential_creates_that_are_lost_at_once_share_one_lis
         assert names.count("exists") == names.count("create2") == 1000
         assert sorted(made) == sorted(f"/p/{name}" for name in await zk.get_children("/p"))
         await turns()
-        assert how_many("_Search", "LostCreate") == others
+        assert (how_many("_Search", "LostCreate"), zk._session.requests.cleanup.search_tasks) == (others, set())
 
 
 @pytest.mark.parametrize("refused", range(5))
@@ -216,17 +216,19 @@ async def test_creates_of_the_same_name_get_their_nodes_in_the_order_in_which_th
         assert len(await zk.get_children("/")) == 4
 
 
-@pytest.mark.parametrize("ephemeral", [True, False])
+@pytest.mark.parametrize(("ephemeral", "refused"), [(True, "nothing"), (True, "delete"), (False, "nothing")])
 @in_virtual_time
 async def test_a_node_of_which_create_is_unknown_is_removed_before_they_are_repeated_if_it_is_ephemeral(
-    ephemeral: bool,
+    ephemeral: bool, refused: str
 ) -> None:
     async with a_client() as (server, zk):
         tasks = await lose(server, *(zk.create(f"/{UNIQUE}", ephemeral=ephemeral, recover=True) for _ in range(2)))
         tasks[0].cancel()
-        with pytest.raises(ConnectionLostError, match="it was not carried out" if ephemeral else "not all carried out"):
+        server.strike = throttled(refused)
+        is_removed = ephemeral and refused != "delete"
+        with pytest.raises(ConnectionLostError, match="it was not carried" if is_removed else "not all carried out"):
             await tasks[1]
-        assert (await zk.exists(f"/{UNIQUE}") is None) == ephemeral
+        assert (await zk.exists(f"/{UNIQUE}") is None) == is_removed
 
 
 @in_virtual_time
@@ -320,19 +322,20 @@ async def test_a_twin_that_may_not_be_read_is_left_alone_if_the_node_is_found() 
         assert await zk.exists(twin) is not None
 
 
+@pytest.mark.parametrize("operation", ["sync", "getChildren"])
 @in_virtual_time
-async def test_a_search_that_is_refused_for_good_fails_each_caller_with_an_error_of_its_own() -> None:
+async def test_a_search_that_is_refused_for_good_fails_each_caller_with_an_error_of_its_own(operation: str) -> None:
     async with a_client("a,b/app") as (server, zk):
         await zk.ensure_path("/")
         creates = [zk.create("/n-", ephemeral=True, sequential=True, recover=True) for _ in range(2)]
         tasks = await lose(server, *creates)
-        server.strike = lambda wire, sent: NoAuthError.code if sent.name == "getChildren" else None
+        server.strike = lambda wire, sent: NoAuthError.code if sent.name == operation else None
         first, second = [await outcome(task) for task in tasks]
         assert isinstance(first, NoAuthError)
         assert isinstance(second, NoAuthError)
         assert first is not second
         assert str(first) == str(second)
-        assert str(first).startswith("getChildren /: ")
+        assert str(first).startswith(f"{operation} /: ")
         assert "it may have been carried out" in str(first)
 
 

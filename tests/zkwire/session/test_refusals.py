@@ -5,12 +5,9 @@ import asyncio
 import pytest
 
 import zkwire
-from tests.support import rogue
-from tests.support.client import InOrder, cancelled, turns
-from tests.support.recipes import until_state
+from tests.support.client import InOrder, begun, cancelled, turns
 from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
-from tests.support.virtual_time import a_client, in_virtual_time
-from zkwire import SessionState
+from tests.support.virtual_time import Server, a_client, in_virtual_time
 from zkwire.session import attempt
 
 # -- refusals -----------------------------------------------------------------------------------------------------
@@ -52,31 +49,20 @@ async def test_giving_up_the_resumption_of_a_session_does_not_end_it() -> None:
         assert session_id in server.machine.sessions.by_id
 
 
-# -- hosts --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_lost_read_only_connection_does_not_wait_for_the_answer_of_another_server() -> None:
-    asked, done = asyncio.Event(), asyncio.Event()
-
-    async def reading_only(peer: Peer) -> None:
-        handshake = await peer.connect_request()
-        await peer.send_frame(rogue.connect_response(handshake.timeout, 0x77) + b"\1")
-        await asked.wait()
-
-    async def unanswering(peer: Peer) -> None:
-        asked.set()
-        await done.wait()
-
-    async with Rogue(reading_only) as there, Rogue(unanswering, rogue.honest) as other:
-        hosts = f"{there.hosts},{other.hosts}"
-        async with zkwire.connect(hosts, 40.0, read_only=True, rng=InOrder()) as zk:
-            assert zk.state is SessionState.READ_ONLY
-            await until_state(zk, SessionState.CONNECTED)  # long before the question would have timed out
-            assert zk.server == other.hosts
-        done.set()
-
-
 # -- a client that gives up before a server has answered ---------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_an_answer_to_an_attempt_that_was_given_up_begins_no_session() -> None:
+    server = Server()
+    server.is_silent = True
+    connecting = await begun(zkwire.connect("a,b", open_link=server.open_link, rng=InOrder(1))._connect())
+    while len(server.writes) < 2:
+        await asyncio.sleep(0.001)
+    server.go_on()  # of both requests, the handshake and the end of the session
+    async with await connecting as zk:
+        assert server.names() == ["connect", "closeSession", "connect"]
+        assert [*server.machine.sessions.by_id] == [zk.session_id]
 
 
 @pytest.mark.limit(20)
@@ -84,17 +70,17 @@ async def test_a_cancelled_connect_asks_the_server_to_end_the_session_and_waits_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(attempt, "FAREWELL", 60.0)
-    begun, seen = asyncio.Event(), list[tuple[int, bool]]()
+    has_begun, seen = asyncio.Event(), list[tuple[int, bool]]()
 
     async def slow(peer: Peer) -> None:
         await peer.connect_request()
-        begun.set()
+        has_begun.set()
         request = await peer.request()
         await turns(20)
         seen.append((request.opcode, connecting.done()))
 
     async with Rogue(slow) as rogue:
         connecting = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
-        await begun.wait()
+        await has_begun.wait()
         await cancelled(connecting)
     assert seen == [(CLOSE_SESSION, False)]

@@ -7,6 +7,7 @@ import pytest
 from tests.support.client import begun, turns
 from tests.support.virtual_time import a_client, in_virtual_time, now
 from tests.zkwire.session.test_cleanup_at_each_moment import behind_and_overloaded, throttled
+from zkwire import ThrottledError
 
 
 @in_virtual_time
@@ -104,11 +105,13 @@ async def test_a_removal_that_goes_on_while_the_client_closes_ends_with_the_sess
 
 
 @in_virtual_time
-async def test_a_removal_that_waits_when_its_session_ends_deletes_nothing_in_the_next_one() -> None:
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_removal_that_waits_when_its_session_ends_deletes_nothing_in_the_next_one(is_answered: bool) -> None:
     """Its node went with the session, and another client may have created one at the same path."""
     async with a_client() as (server, zk):
         await zk.create("/e", ephemeral=True)
-        server.strike = throttled("delete")
+        code = ThrottledError.code if is_answered else False
+        server.strike = lambda wire, sent: code if sent.name == "delete" else None
         removed, later = zk.discard("/e"), zk.guaranteed_delete("/e", session_id=zk.session_id)
         await server.until("delete")
         server.machine.expire(zk.session_id)
@@ -120,6 +123,8 @@ async def test_a_removal_that_waits_when_its_session_ends_deletes_nothing_in_the
         await asyncio.sleep(1.0)
         assert await zk.exists("/e") is not None
         assert server.names().count("delete") == 1
+        server.strike = throttled("delete")
+        await zk.discard("/e")  # and as before, it is not waited for as long as none ends
 
 
 @in_virtual_time

@@ -39,6 +39,7 @@ async def test_a_session_that_no_server_confirms_expires_four_thirds_of_its_time
         )
         assert (zk.session_id, zk.certain_until) == (0, float("-inf"))
         assert "no answer within" not in caplog.text  # no attempt is made when no time is left
+        assert f"session {old:#x} has expired" in caplog.text
         await asyncio.sleep(20.0)
         assert zk.state is CONNECTING  # there is no session that could expire
         server.refused = set()
@@ -182,12 +183,27 @@ async def test_what_arrives_behind_the_refusal_of_a_credential_fails_with_the_se
 
 
 @in_virtual_time
-async def test_a_server_that_demands_an_authentication_ends_the_session() -> None:
+async def test_a_server_that_demands_an_authentication_ends_the_session(caplog: pytest.LogCaptureFixture) -> None:
     async with a_client() as (server, zk):
         server.strike = lambda wire, sent: zkwire.AuthenticationRequiredError.code if sent.name == "getData" else None
         with pytest.raises(AuthFailedError, match="a:2181 demands an authentication before getData: see `auth`"):
             await zk.get("/")
         assert zk.state is AUTH_FAILED
+        assert "demands an authentication before getData" in caplog.text
+
+
+@in_virtual_time
+@pytest.mark.parametrize(("is_refused", "seconds"), [(True, 0.0), (False, 20.0)])
+async def test_one_look_ends_with_its_round_or_in_two_timeouts_if_the_server_ignores_a_credential(
+    is_refused: bool, seconds: float
+) -> None:
+    server = Server()
+    server.refused = {"a"} if is_refused else set()
+    server.strike = lambda wire, sent: False if sent.name == "auth" else None
+    with pytest.raises(TimeoutError, match="no session in one round: a:2181: "):
+        await zkwire.connect("a", 10.0, within=0, auth=[("digest", b"u:p")], open_link=server.open_link)
+    assert now() == pytest.approx(seconds, abs=0.1)
+    assert not server.machine.sessions.by_id
 
 
 @in_virtual_time
@@ -229,6 +245,16 @@ async def test_a_client_whose_task_is_cancelled_from_outside_is_closed(has_serve
 
 
 @in_virtual_time
+async def test_a_client_whose_task_is_cancelled_from_outside_before_it_has_a_session_says_so() -> None:
+    server = Server()
+    server.refused = {"a"}
+    connecting = await begun(zkwire.connect("a", within=None, open_link=server.open_link)._connect())
+    tasks("zkwire session")[0].cancel()
+    with pytest.raises(SessionClosedError, match="was cancelled from outside"):
+        await connecting
+
+
+@in_virtual_time
 @pytest.mark.parametrize(("keep_session", "last"), [(False, "closeSession"), (True, "ping")])
 async def test_closing_asks_for_the_end_once_and_waits_for_its_answer(keep_session: bool, last: str) -> None:
     async with a_client() as (server, zk):
@@ -266,6 +292,7 @@ async def test_closing_gives_up_when_no_server_is_heard_and_sooner_if_none_was_h
 ) -> None:
     """A service ends within five seconds although the ensemble is down, also if it leaves two clients in turn."""
     async with a_client(timeout=timeout) as (server, zk):
+        await asyncio.sleep(20.0)
         server.is_silent = True
         reading = asyncio.ensure_future(zk.get("/"))  # the server owes an answer from now on
         await turns()

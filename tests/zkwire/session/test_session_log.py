@@ -61,24 +61,6 @@ def test_a_message_is_repeated_at_growing_intervals_with_a_count() -> None:
 
 
 @in_virtual_time
-async def test_a_server_that_drops_connections_is_logged_at_growing_intervals(caplog: pytest.LogCaptureFixture) -> None:
-    log = SessionLog(1)
-    for _ in range(26):  # half a second each
-        log.connected("a:1", 1, 4.0, is_read_only=False)
-        await asyncio.sleep(0.5)
-        log.lost("a:1", ConnectionResetError("reset"))
-    connected = "connected to a:1: resumed session 0x1, with a timeout of 4 s"
-    assert logged(caplog) == [
-        ("INFO", connected),
-        ("WARNING", "lost the connection to a:1: reset"),
-        ("WARNING", connected),  # at the level of the warning that it answers
-        ("INFO", f"{connected} (20 times in the last 10 s)"),
-        ("WARNING", "lost the connection to a:1: reset (20 times in the last 10 s)"),
-        ("WARNING", connected),
-    ]
-
-
-@in_virtual_time
 @pytest.mark.parametrize("how", ["lost", "failed", "dropped", "ended"])
 async def test_after_a_connection_that_has_failed_the_log_does_not_leave_out_the_next_one(
     how: str, caplog: pytest.LogCaptureFixture

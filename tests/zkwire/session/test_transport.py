@@ -131,8 +131,9 @@ async def test_a_link_that_is_being_left_stays_blocked_whatever_its_socket_does(
     assert link.is_blocked
     link.resume_writing()
     assert (link.is_blocked, owner.writable) == (False, 1)
-    link.leave()
     link.abort(ConnectionAbortedError())
+    assert link.is_blocked
+    link.leave()
     link.stay()
     assert link.is_blocked
 
@@ -289,6 +290,8 @@ async def test_after_each_time_the_event_loop_was_blocked_the_owner_may_write_ag
     assert link.overdue_at == pytest.approx(1.5)
     await asyncio.sleep(0.9)
     block(2.0)
+    await asyncio.sleep(0)
+    link.tick_earlier()
     await asyncio.sleep(0)
     # What has come meanwhile is read before the silence is judged.
     assert (socket.written, owner.writable, link.is_lost) == (b"", 0, False)
