@@ -10,7 +10,7 @@ from itertools import product
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from zkwire.wire.certainty import AckLevel, Certainty, Upkeep
@@ -124,22 +124,11 @@ def test_three_answers_prove_a_touch_and_less_do_not() -> None:
     for gap, late, until in [(19.2, 0.1, 174.0), (19.19, 0.1, 164.0), (19.2, 0.0, 164.0)]:
         certainty = a_session()
         certainty.answered(110.0, 112.0, AckLevel.SERVER)
-        certainty.answered(
-            112.0 + gap + 1e-9, 133.0, AckLevel.QUORUM
-        )  # x: 0.3 of the timeout after the touch was answered
+        # x: 0.3 of the timeout after the touch was answered
+        certainty.answered(112.0 + gap + 1e-9, 133.0, AckLevel.QUORUM)
         assert certainty.until == 164.0
         certainty.answered(133.0 + late, 134.0, AckLevel.LEADER)  # y: after x was answered
         assert certainty.until == until
-
-
-def test_nothing_is_certain_for_longer_than_a_timeout_from_the_last_committed_write() -> None:
-    """A leader that has lost its followers, and does not know it, answers syncs for as long as it likes."""
-    certainty = a_session()
-    for at in range(110, 300):
-        certainty.answered(at, at + 0.1, AckLevel.LEADER)
-    assert certainty.until == 164.0
-    certainty.answered(301.0, 301.1, AckLevel.QUORUM)
-    assert 300.0 - 22 + T < certainty.until <= 301.0 - 19.2 + T
 
 
 def test_a_touch_that_is_proven_after_the_one_before_it_has_run_out_counts_for_nothing_pitfall_86() -> None:
@@ -244,19 +233,45 @@ def test_the_write_of_another_client_counts_for_the_sync_before_it_at_a_learner_
 def test_a_suspension_breaks_the_chain_if_anything_was_proven_since() -> None:
     for is_new in (True, False):
         certainty = a_session()
+        certainty.follows()
         seen = certainty.proven
-        certainty.answered(120.0, 121.0, AckLevel.SERVER)
+        certainty.answered(101.0, 101.1, AckLevel.SERVER)
+        certainty.answered(121.0, 121.1, AckLevel.LEADER, 5)
         if is_new:
-            certainty.answered(141.0, 142.0, AckLevel.QUORUM)
-            certainty.answered(143.0, 144.0, AckLevel.QUORUM)
-            assert certainty.until == 120.0 + T
-        certainty.missed(10.0, 144.0, seen)
-        assert certainty.until == 154.0
-        assert certainty.is_broken is is_new
-        certainty.answered(143.9, 145.0, AckLevel.QUORUM)  # sent before: it is not known when
-        for at in (146.0, 148.0):  # nor is it of the touch that these would cover
-            certainty.answered(at, at + 1, AckLevel.QUORUM)
-        assert certainty.until == 154.0
+            certainty.answered(121.5, 121.6, AckLevel.QUORUM, 5)
+            assert certainty.until == 101.0 + T
+        certainty.missed(10.0, 122.0, seen)
+        assert (certainty.is_broken, certainty.based) == ((True, 122.0) if is_new else (False, 100.0))
+        certainty.answered(121.9, 123.0, AckLevel.QUORUM, 6)  # sent before: it is not known when
+        certainty.answered(124.0, 125.0, AckLevel.LEADER, 6)  # nor is it of the touch that this would prove
+        assert certainty.proven == (154.0, 91.0 if is_new else 90.0)
+        for at in (144.5, 146.0):  # nor of the sync before, and of the last write
+            certainty.answered(at, at + 1, AckLevel.LEADER, 6)
+        assert certainty.proven == (154.0, 124.0)
+
+
+def test_a_resumed_session_that_runs_out_before_its_first_write_is_not_in_the_chain() -> None:
+    certainty = a_session()
+    certainty.resumed(120.0, T)
+    for sent, answered in ((121.0, 122.0), (150.0, 151.0), (152.0, 120.0 + T)):
+        certainty.answered(sent, answered, AckLevel.LEADER)
+    certainty.answered(185.0, 186.0, AckLevel.QUORUM)
+    assert certainty.is_broken
+
+
+def test_a_proof_is_due_as_soon_as_it_proves_something_and_as_late_as_it_may_be() -> None:
+    certainty = a_session()
+    assert certainty.due(Upkeep.CERTAIN) == pytest.approx(119.2)
+    for sent, answered, due in (
+        (110.0, 110.1, 129.3064),  # the first pair is sent early
+        (111.0, 111.1, 130.3064),
+        (130.0, 131.0, 131.0064),
+        (130.5, 132.0, 132.0064),
+        (133.0, 133.1, 161.8),
+        (151.0, 151.1, 151.1064),
+    ):
+        certainty.answered(sent, answered, AckLevel.LEADER)
+        assert certainty.due(Upkeep.READY) == pytest.approx(due)
 
 
 def test_a_refused_proof_is_repeated_after_a_pause() -> None:
@@ -327,6 +342,7 @@ def proven(history: list[Answer], timeout: float, greeted: float) -> tuple[bool,
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 12), st.sampled_from(AckLevel)), max_size=12))
+@example([(gap, delay, AckLevel.QUORUM) for gap, delay in ((1, 1), (2, 1), (19, 6), (2, 6), (5, 0))])
 def test_exactly_what_the_rule_proves_is_certain(asked: list[tuple[int, int, AckLevel]]) -> None:
     certainty = a_session()
     history: list[Answer] = []

@@ -152,17 +152,14 @@ def test_what_a_request_in_flight_needs_is_not_removed_until_each_of_them_is_ans
     ("gone", "others", "removed"),
     [
         *((gone, [], ANY) for gone in WatchKind),
-        (DATA, [DATA], None),
+        *((kind, [kind], None) for kind in (DATA, CHILD, PERSISTENT)),
         (EXIST, [DATA], None),
         (DATA, [EXIST], None),
-        (CHILD, [CHILD], None),
-        (PERSISTENT, [PERSISTENT], None),
         (RECURSIVE, [RECURSIVE, DATA], None),
         (DATA, [CHILD], WatcherType.DATA),
         (CHILD, [EXIST], WatcherType.CHILDREN),
         # beside a persistent watch, which a server before 3.9 would remove as well
         (DATA, [PERSISTENT], None),
-        (CHILD, [PERSISTENT], None),
         (EXIST, [RECURSIVE], None),
         (CHILD, [DATA, RECURSIVE], None),
         (PERSISTENT, [RECURSIVE], WatcherType.PERSISTENT),
