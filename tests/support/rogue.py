@@ -164,10 +164,10 @@ def connect_response(timeout: int, session_id: int, password: bytes = PASSWORD) 
 # In place of the handshake.
 
 
-async def garbage_handshake(peer: Peer, *, garbage: bytes = GARBAGE) -> None:
+async def garbage_handshake(peer: Peer) -> None:
     """Garbage in place of the connect response; the connection stays open."""
     await peer.connect_request()
-    await peer.send(garbage)
+    await peer.send(GARBAGE)
     await peer.ignore()
 
 

@@ -244,12 +244,18 @@ async def without_frames(verb: Coroutine[Any, Any, T]) -> T:
 
 def results_of(requester: Requester, reply: MultiReply, asked: Sequence[Request[Any]]) -> list[Any]:
     """Return the results of a transaction or multiRead of the requests `asked`; refusals become ServerErrors."""
-    if len(reply.results) != len(asked):
-        raise errors.ProtocolError(f"{len(reply.results)} results for {len(asked)} operations")
+    if len(reply.results) != len(asked) or not all(map(_fits, reply.results, asked)):
+        raise errors.ProtocolError(f"{len(reply.results)} results for {len(asked)} operations, or others than theirs")
     return [
         requester.refusal(result.err, request) if isinstance(result, ErrorResult) else result
         for result, request in zip(reply.results, asked, strict=True)
     ]
+
+
+def _fits(result: Record, request: Request[Any]) -> bool:
+    """Return whether `result` is of a type that the server may send for `request`; see multi.py for creates."""
+    creates = (requests.CreateReply, requests.Create2Reply)
+    return isinstance(result, (ErrorResult, *(creates if request.reply in creates else (request.reply,))))
 
 
 def _submit_within(

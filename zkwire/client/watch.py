@@ -102,18 +102,6 @@ class Watch:
         The event is delivered before any reply that shows the change.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_group",
-        "_outcome",
-        "_registry",
-        "_server_path",
-        "_waiter",
-        "_watcher",
-        "given_up",
-        "path",
-    )
-
     def __init__(self, registry: RequestQueue, server_path: str, path: str, group: WatchSet | None = None) -> None:
         self.path: str = path
         self.given_up: bool = False

@@ -71,7 +71,8 @@ class LostCreate:
         request: The create, `call` itself or an operation of it.
         call: The call; the node is removed if its waiter is done when the node is found.
         session_id: The session that sent it.
-        after_zxid: The newest zxid that answers had shown by then: a node that it created is newer.
+        after_zxid: The newest zxid that answers had shown by then: a node that it created is newer.  -1: none had, and
+            a former client of the session may have created a node of that name.
         before_zxid: The transaction of the first create that was sent after the loss and answered.
     """
 
@@ -289,6 +290,10 @@ class _Search:
         If all were carried out, they were so in the order of sending.  If one was not, and could have made the node of
         another one, it is not known which of both has: the server may have refused either.
         """
+        is_unique = paths.has_unique_id(creates[0].request.path)
+        if creates[0].after_zxid < 0 and not is_unique and any(creates[0].has_created(stat) for stat, _ in nodes):
+            while creates:
+                self._not_found(creates.pop(0), "the node may be from before the session was resumed")
         made: dict[LostCreate, tuple[Stat, str]] = {}
         for stat, path in nodes:
             if create := next((create for create in creates if create.has_created(stat)), None):

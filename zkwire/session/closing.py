@@ -78,8 +78,7 @@ class OnClosing:
                     endings.append(ending)
             except Exception as error:  # noqa: BLE001  # the others must be called
                 self.discard(stop)
-                what = {"message": f"{stop!r}, a callback of on_closing, has failed", "exception": error}
-                asyncio.get_running_loop().call_exception_handler(what)
+                asyncio.get_running_loop().call_exception_handler({"message": f"{stop!r} failed", "exception": error})
         return endings
 
 

@@ -295,6 +295,7 @@ class Keepalive:
         self._timer: asyncio.TimerHandle | None = None
         self._mending: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None
+        self._may_ask = True
 
     def need(self, *, later: bool) -> None:
         """Record that one lock more depends on certainty, or, with `later`, that one waits which may come to."""
@@ -356,7 +357,7 @@ class Keepalive:
         if certainty.is_broken and any(self._needs):
             # Not all clients at the same time, if all were cut off.
             self._mend(self.rng.random() * certainty.least * _MEND_EVERY)
-        elif self._needs[0] and self._asking is None:
+        elif self._needs[0] and self._asking is None and self._may_ask:
             at_rest = self._needed_since + certainty.least * _ROLE_AFTER
             if self._loop.time() >= at_rest:
                 self._asking = self.run(self._ask_role(link, certainty))
@@ -369,6 +370,10 @@ class Keepalive:
                 await self.requests.submit(SyncRequest("/"))
                 if link is self.requests.link:
                     certainty.follows()
+        except asyncio.CancelledError:
+            # If the configuration is above `reply_limit`, each connection would break at it.
+            self._may_ask = link.connection.error is None
+            raise
         except ZooKeeperError:
             pass  # not known: only the client's own writes count
 

@@ -25,6 +25,7 @@ from zkwire import errors
 from zkwire.errors import SessionError, described, explained
 from zkwire.session.cleanup import Cleanup, LostCreate, is_write, traced_creates
 from zkwire.session.observer import ObserverTap
+from zkwire.session.session_log import Repetitions
 from zkwire.session.transport import Link, check_loop
 from zkwire.wire.connection import Call
 from zkwire.wire.jute import Record
@@ -75,19 +76,23 @@ class RequestQueue:
     Attributes, of which the session sets the first four:
         session_id: The session in which requests are sent, 0 while there is none.
         last_zxid: The newest zxid that answers have shown.
+        has_past: Whether another client has begun the session: its nodes may be from before.
         server: The "host:port" that was used last, as errors name it.
         refusal: What every later `submit` raises, once the session closes or has ended; calls that wait go on.
         link: The connection, None while there is none.
         unsent: The calls that wait; `flush` them when answers have made room in flight.
     """
 
-    def __init__(self, max_in_flight: int, request_limit: int, tap: ObserverTap | None = None) -> None:
+    def __init__(
+        self, max_in_flight: int, request_limit: int, tap: ObserverTap | None = None, *, has_past: bool = False
+    ) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._max_in_flight = max_in_flight
         self.request_limit = request_limit
         self._tap = tap
         self.session_id: int = 0
         self.last_zxid: int = 0
+        self.has_past: bool = has_past
         self.server = ""
         self.watches: WatchTable[Watcher] = WatchTable(request_limit)
         self.cleanup: Cleanup = Cleanup(self)
@@ -96,6 +101,7 @@ class RequestQueue:
         self.unsent: deque[Call] = deque()
         self._many_unsent = _MANY
         self._flush_due = False
+        self._repetitions = Repetitions()
         self.link: Link | None = None
         self.refusal: SessionError | None = None
 
@@ -208,8 +214,8 @@ class RequestQueue:
         now = self.loop.time()
         for call in credentials:
             link.connection.send(call, now)
-        if any(isinstance(call.request, AuthRequest) for call in self.unsent):  # `credentials` repeats them
-            self.unsent = deque(call for call in self.unsent if not isinstance(call.request, AuthRequest))
+        # `credentials` repeats those that wait.
+        self.unsent = deque(call for call in self.unsent if not isinstance(call.request, AuthRequest))
         for watcher in self.watches.one_shot():
             watcher._rearmed()
         # `last_zxid` comes from answers and never from events.  One transaction can fire several watches: if the
@@ -267,11 +273,12 @@ class RequestQueue:
         if in_flight and isinstance(reason, ConnectionError) and not isinstance(reason, ConnectionAbortedError):
             largest = max(in_flight, key=lambda call: call.size)  # if any is above the server's limit, this one is
             largest.times_unreadable += 0.5 if largest.body is None else 0
+        after_zxid = self.last_zxid or -self.has_past
         for call in in_flight:
             request = call.request
             if call.waiter is None:
                 continue
-            creates = [LostCreate(each, call, self.session_id, self.last_zxid) for each in traced_creates(request)]
+            creates = [LostCreate(each, call, self.session_id, after_zxid) for each in traced_creates(request)]
             if call.waiter.done() or request.is_recovered:
                 self._settle_watch(call)
                 lost += creates
@@ -325,7 +332,7 @@ class RequestQueue:
                         watcher._fail(SessionError(str(error)))
                 self.link.abort(ConnectionAbortedError(f"the server refuses to set the watches again: {error}"))
             if call.code == errors.ThrottledError.code and isinstance(call.request, RemoveWatchesRequest):
-                self._remove_later(call.request)
+                self.loop.call_later(_OVERLOAD_PAUSE, self._remove_later, self.link, call.request)
             for watcher in self.watches.heard(call.request, call.code):
                 watcher._rearmed()
             return
@@ -342,7 +349,9 @@ class RequestQueue:
         """Deliver a watch event to its watchers, in the step in which it was decoded."""
         kind = _EVENT_TYPES.get(event.type)
         if kind is None:
-            _log.warning("an event of the unknown type %d for %s", event.type, event.path)
+            added = self._repetitions.note("an event of an unknown type", self.loop.time())
+            if added is not None:
+                _log.warning("an event of the unknown type %d for %.200r%s", event.type, event.path, added)
             return
         if self._tap is not None:
             self._tap.notified(kind, event)
@@ -394,7 +403,7 @@ class RequestQueue:
         """Record that the session has expired, and that the next link will bring a new one."""
         self.session_id = 0
         # A new session is made by a transaction, so that its server has seen all that the old session has seen.
-        self.last_zxid = 0
+        self.last_zxid, self.has_past = 0, False
         self.cleanup.resume()
 
     @property
@@ -451,12 +460,7 @@ class RequestQueue:
         if what is not None:
             self.send(Call(RemoveWatchesRequest(path, what)))
 
-    def _remove_later(self, request: RemoveWatchesRequest) -> None:
-        """Send `request` again after a pause: an overloaded server has refused it, and has kept the watch."""
-        link = self.link
-
-        def again() -> None:
-            if self.link is link:
-                self._remove_watch(WatcherType(request.type), request.path)
-
-        self.loop.call_later(_OVERLOAD_PAUSE, again)
+    def _remove_later(self, link: Link | None, request: RemoveWatchesRequest) -> None:
+        """Send `request` again, unless `link` is lost: an overloaded server has refused it, and has kept the watch."""
+        if self.link is link:
+            self._remove_watch(WatcherType(request.type), request.path)

@@ -88,7 +88,7 @@ class Session(LinkOwner):
     ) -> None:
         self._loop, self._process = asyncio.get_running_loop(), os.getpid()
         tap = None if observer is None else ObserverTap(observer)
-        self.requests: RequestQueue = RequestQueue(max_in_flight, request_limit, tap)
+        self.requests: RequestQueue = RequestQueue(max_in_flight, request_limit, tap, has_past=session_id != 0)
         self.lifetime: Lifetime = Lifetime(least_timeout if session_id else float("inf"))
         self.on_closed: OnClosed = OnClosed()
         self.on_closing: OnClosing = OnClosing()

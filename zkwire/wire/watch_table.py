@@ -132,7 +132,7 @@ class WatchTable(Generic[W]):
         self._chunk = min(_CHUNK, request_limit - _SET_WATCHES_OVERHEAD)
         self._watchers: dict[WatchKind, dict[str, dict[W, None]]] = {kind: {} for kind in WatchKind}
         self._in_flight: Counter[tuple[WatcherType, str]] = Counter()
-        self._put_off: set[tuple[WatcherType, str]] = set()  # removals that wait for a reply: it may set the watch
+        self._put_off: dict[tuple[WatcherType, str], bool] = {}  # removals that wait for a reply: it may set the watch
         self._unconfirmed: set[tuple[WatchKind, str]] = set()  # persistent watches not yet set again after a reconnect
         self._can_remove = True  # False once a server has refused removeWatches as unknown
 
@@ -153,9 +153,7 @@ class WatchTable(Generic[W]):
         if self._in_flight[key] > 0:
             return False
         del self._in_flight[key]  # it is less than 0 if the table was cleared while the request was in flight
-        is_due = key in self._put_off
-        self._put_off.discard(key)
-        return is_due
+        return self._put_off.pop(key, False)
 
     def add(self, kind: WatchKind, path: str, watcher: W) -> None:
         """Register `watcher`; call this in the same step in which the reply that set its watch is decoded.
@@ -198,7 +196,7 @@ class WatchTable(Generic[W]):
         """
         wanted = self._wanted(path)
         if (where, path) in self._in_flight:
-            self._put_off.add((where, path))
+            self._put_off[where, path] = True
         if not self._can_remove or where in wanted:
             return None
         if not wanted:

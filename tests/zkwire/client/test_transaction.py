@@ -52,10 +52,10 @@ async def test_the_stat_of_a_create_is_none_where_the_server_sends_no_valid_one(
     assert [type(each) for each in requests[0].operations] == [wire.Create2Request, wire.CreateRequest]
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
-async def test_an_answer_with_another_number_of_results_breaks_the_protocol(count: int) -> None:
-    transaction, _ = _answered(*[wire.Nothing()] * count)
+@pytest.mark.parametrize("results", [[], [wire.Nothing()], [wire.Nothing()] * 3, [wire.StatReply(STAT)] * 2])
+async def test_an_answer_with_other_results_breaks_the_protocol(results: list[Record]) -> None:
+    transaction, _ = _answered(*results)
     transaction.delete("/a")
     transaction.delete("/b")
-    with pytest.raises(zkwire.ProtocolError, match=f"^{count} results for 2 operations"):
+    with pytest.raises(zkwire.ProtocolError, match=f"^{len(results)} results for 2 operations"):
         await transaction.commit()

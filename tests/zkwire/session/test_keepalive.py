@@ -386,3 +386,14 @@ async def test_the_role_is_asked_for_once_on_a_connection_and_not_for_a_lock_tha
             server.wires[0].lose(None)
             await zk.ping()
             has_peer(server.wire)
+
+
+@in_virtual_time
+async def test_a_configuration_above_the_reply_limit_breaks_one_connection_and_no_more() -> None:
+    async with a_client(reply_limit=1024) as (server, zk):
+        server.machine.tree.nodes[CONFIG].data = bytes(1024)
+        zk.need_certainty()
+        for _ in range(3):
+            has_peer(server.wire)
+            await asyncio.sleep(20.0)
+        assert server.names().count("getData") == 1

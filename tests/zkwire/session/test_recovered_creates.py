@@ -232,6 +232,19 @@ async def test_a_node_of_which_create_is_unknown_is_removed_before_they_are_repe
 
 
 @in_virtual_time
+async def test_the_node_of_a_former_client_of_the_session_is_not_taken_for_the_one_of_the_first_create() -> None:
+    async with a_client() as (server, former):
+        await former.create("/n", b"former", ephemeral=True)
+        key: dict[str, Any] = {"session_id": former.session_id, "session_password": former.session_password}
+        await former.close(keep_session=True)
+        async with zkwire.connect("a", open_link=server.open_link, **key) as zk:
+            (task,) = await lose(server, zk.create("/n", ephemeral=True, recover=True))
+            with pytest.raises(ConnectionLostError, match="may have been carried out: the node may be from before"):
+                await task
+            assert (await zk.get("/n")).data == b"former"
+
+
+@in_virtual_time
 async def test_a_list_that_the_client_cannot_take_ends_the_search() -> None:
     """Each answer to the search breaks the connection, and with it all other calls."""
     async with a_client(reply_limit=20_000) as (server, zk):

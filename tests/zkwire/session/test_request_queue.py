@@ -386,12 +386,12 @@ async def test_an_event_of_an_unknown_type_is_logged_and_goes_to_no_watch(caplog
     async with a_client(observer=seen) as (server, zk):
         _, watch = await zk.exists_and_watch("/a")
         event = b"\0\0\0\x1e" + b"\xff\xff\xff\xff" + bytes(12) + b"\0\0\0\x63\0\0\0\x03\0\0\0\x02/a"
-        server.wire.send(event)
+        server.wire.send(event * 3)
         await zk.ping()
         assert not watch.done()
         assert seen.events == []
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "an event of the unknown type 99 for /a"
+        "an event of the unknown type 99 for '/a'"
     ]
 
 
