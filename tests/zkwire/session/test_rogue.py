@@ -16,25 +16,18 @@ from zkwire.testing import Server
 
 SASL = 102
 
-BAD_HANDSHAKES: dict[str, Behaviour] = {  # what else is wrong is tested with Connection alone
-    "garbage": rogue.garbage_handshake,
-    "a timeout of 0": rogue.refused_session,
-}
 
-
-@pytest.mark.parametrize("nonsense", BAD_HANDSHAKES)
+@pytest.mark.parametrize("nonsense", [rogue.garbage_handshake, rogue.refused_session])
 async def test_after_nonsense_in_place_of_a_handshake_the_next_server_is_tried(
-    nonsense: str, caplog: pytest.LogCaptureFixture
+    nonsense: Behaviour, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Rogue(BAD_HANDSHAKES[nonsense]) as bad, Server() as server:
-        hosts = bad.hosts
+    async with Rogue(nonsense) as bad, Server() as server:
         async with zkwire.connect(f"{bad.hosts},{server.hosts}", rng=InOrder()) as zk:
             assert zk.server == server.hosts
             assert (await zk.get("/")).data == b""
         await bad.disconnected(1)
         assert bad.connections == 1
     assert "ProtocolError" in caplog.text
-    assert hosts in caplog.text
 
 
 @pytest.mark.limit(20)
