@@ -6,9 +6,7 @@ import pytest
 
 import zkwire
 from tests.support.client import InOrder, begun, cancelled, turns
-from tests.support.rogue import CLOSE_SESSION, Peer, Rogue
 from tests.support.virtual_time import Server, a_client, in_virtual_time
-from zkwire.session import attempt
 
 # -- refusals -----------------------------------------------------------------------------------------------------
 
@@ -63,24 +61,3 @@ async def test_an_answer_to_an_attempt_that_was_given_up_begins_no_session() -> 
     async with await connecting as zk:
         assert server.names() == ["connect", "closeSession", "connect"]
         assert [*server.machine.sessions.by_id] == [zk.session_id]
-
-
-@pytest.mark.limit(20)
-async def test_a_cancelled_connect_asks_the_server_to_end_the_session_and_waits_until_it_has_closed_the_connection(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(attempt, "FAREWELL", 60.0)
-    has_begun, seen = asyncio.Event(), list[tuple[int, bool]]()
-
-    async def slow(peer: Peer) -> None:
-        await peer.connect_request()
-        has_begun.set()
-        request = await peer.request()
-        await turns(20)
-        seen.append((request.opcode, connecting.done()))
-
-    async with Rogue(slow) as rogue:
-        connecting = asyncio.ensure_future(zkwire.connect(rogue.hosts)._connect())
-        await has_begun.wait()
-        await cancelled(connecting)
-    assert seen == [(CLOSE_SESSION, False)]
