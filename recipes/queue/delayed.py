@@ -152,6 +152,8 @@ class Delayed:
             self._ahead = time - loop.time()
             self._ask_at = loop.time() + _BELIEVED_FOR
         now = loop.time() + self._ahead
+        if min(self._due.values(), default=math.inf) > now:
+            return False
         due = sorted(name for name, time in self._due.items() if time <= now)[:_MOST_AT_ONCE]
         for failure in await asyncio.gather(*map(self._move, due), return_exceptions=True):
             if failure is not None:
