@@ -171,7 +171,7 @@ async def test_the_former_server_gets_a_handshake_once_a_sync_has_passed_it_pitf
         server.names()
         server.strike = lambda wire, sent: -110 if how == "refuses" and sent.name == "sync" else None
         if how == "without a quorum":
-            server.latency, send = lambda: 0.001, Wire.send
+            server.latency, send = lambda: 0.05, Wire.send
             monkeypatch.setattr(Wire, "send", lambda at, data: send(at, data[:-1] + b"\1" if at.host == "a" else data))
         server.refused = {"b"}
         server.drop()
