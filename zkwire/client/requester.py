@@ -244,7 +244,8 @@ async def without_frames(verb: Coroutine[Any, Any, T]) -> T:
 
 def results_of(requester: Requester, reply: MultiReply, asked: Sequence[Request[Any]]) -> list[Any]:
     """Return the results of a transaction or multiRead of the requests `asked`; refusals become ServerErrors."""
-    if len(reply.results) != len(asked) or not all(map(_fits, reply.results, asked)):
+    lacks_refusal = not reply.error and any(isinstance(result, ErrorResult) for result in reply.results)
+    if len(reply.results) != len(asked) or lacks_refusal or not all(map(_fits, reply.results, asked)):
         raise errors.ProtocolError(f"{len(reply.results)} results for {len(asked)} operations, or others than theirs")
     return [
         requester.refusal(result.err, request) if isinstance(result, ErrorResult) else result

@@ -50,6 +50,7 @@ from zkwire.wire.requests import CloseSessionRequest, PingRequest, Request
 from zkwire.wire.watch_table import Notification
 
 _LAST_WORDS: Final = 1.0  # seconds in which a client whose task is cancelled from outside closes its session
+_FIRST_ATTEMPT: Final = 1.0  # seconds at least, where no session has begun: servers grant more than a tiny wish
 REPLY_LIMIT: Final = 64 * 1024 * 1024  # bytes: a list of a million children fits, a bogus length of 2 GB does not
 
 
@@ -378,7 +379,8 @@ class Session(LinkOwner):
         hello = self.key.hello(self._wanted_timeout, seen, accepts_read_only=self._accepts_read_only)
         self._attempt = Attempt(self, hello, self._reply_limit, self._sasl, self._xids, is_first=is_first)
         self.requests.server = str(address)
-        within = min(timing.connect_within(self.timeout, len(self._hosts)), self._time_left())
+        share = timing.connect_within(self.timeout, len(self._hosts))
+        within = min(share if hello.session_id else max(share, _FIRST_ATTEMPT), self._time_left())
         opener = self._servers.opener(address, self._attempt, within)
         link = await self._attempt.run(opener, address, within)
         if self._sasl is not None:

@@ -10,7 +10,7 @@ import zkwire
 from zkwire import Stat, Transaction
 from zkwire.wire import requests as wire
 from zkwire.wire.jute import Record
-from zkwire.wire.multi import MultiReply, MultiRequest
+from zkwire.wire.multi import ErrorResult, MultiReply, MultiRequest
 
 STAT = Stat(1, 7, 1, 1, 0, 0, 0, 0, 0, 0, 7)  # the smallest zxid that a node can have
 EMPTY = Stat(*[0] * 11)
@@ -52,7 +52,10 @@ async def test_the_stat_of_a_create_is_none_where_the_server_sends_no_valid_one(
     assert [type(each) for each in requests[0].operations] == [wire.Create2Request, wire.CreateRequest]
 
 
-@pytest.mark.parametrize("results", [[], [wire.Nothing()], [wire.Nothing()] * 3, [wire.StatReply(STAT)] * 2])
+OTHERS: list[Record] = [wire.StatReply(STAT), ErrorResult(0)]  # an error of 0 comes only before the one that refuses
+
+
+@pytest.mark.parametrize("results", [[], [wire.Nothing()], [wire.Nothing()] * 3, *([each] * 2 for each in OTHERS)])
 async def test_an_answer_with_other_results_breaks_the_protocol(results: list[Record]) -> None:
     transaction, _ = _answered(*results)
     transaction.delete("/a")

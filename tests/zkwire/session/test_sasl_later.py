@@ -131,8 +131,8 @@ async def test_the_error_of_a_start_names_what_is_away_or_hangs() -> None:
     async with zkwire.testing.Server() as server:
         with pytest.raises(TimeoutError, match=r"no session within 0\.3 s: .* now: no KDC answers; check"):
             await zkwire.connect(server.hosts, sasl=Slow(0.0, [AWAY] * 1000), within=0.3)
-        with pytest.raises(TimeoutError, match=r"no first token of the SASL mechanism within 0\.15 s"):
-            await zkwire.connect(server.hosts, 0.3, sasl=Slow(60.0), within=0.4)
+        with pytest.raises(TimeoutError, match=r"no first token of the SASL mechanism within 1 s"):
+            await zkwire.connect(server.hosts, 0.3, sasl=Slow(60.0), within=1.3)
         assert not server.sessions
-        with server.delay_replies(5.0, "sasl"), pytest.raises(TimeoutError, match=r"no answer within 0\.15 s"):
-            await zkwire.connect(server.hosts, 0.3, sasl=Slow(0.0), within=0.6)
+        with server.delay_replies(5.0, "sasl"), pytest.raises(TimeoutError, match=r"no answer within 1 s"):
+            await zkwire.connect(server.hosts, 0.3, sasl=Slow(0.0), within=1.5)

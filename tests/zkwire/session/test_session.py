@@ -157,6 +157,14 @@ async def test_a_session_that_begins_in_the_last_moment_of_an_attempt_is_kept() 
         assert list(server.machine.sessions.by_id) == [zk.session_id]
 
 
+@in_virtual_time
+async def test_an_attempt_to_begin_a_session_takes_up_to_a_second_however_short_the_session_is_to_be() -> None:
+    server = Server()
+    server.latency = lambda: 0.4
+    async with zkwire.connect("a", 0.01, open_link=server.open_link) as zk:
+        assert zk.session_timeout == 4.0
+
+
 # -- credentials ------------------------------------------------------------------------------------------------------
 
 
