@@ -73,7 +73,6 @@ async def open_nothing(*_: object) -> Any:
         ({"session_timeout": 3_599_999}, ValueError, "are more than an hour: for milliseconds give 3600"),
         ({"session_timeout": 3_600_000}, ValueError, "3600000 are more than an hour"),
         ({"within": True}, TypeError, "within must be 0 seconds or more, or None to wait for ever, not bool"),
-        ({"within": "5"}, TypeError, "within must be 0 seconds or more, or None to wait for ever, not str"),
         ({"within": -1}, ValueError, "within must be 0 seconds or more, or None to wait for ever, not -1"),
         ({"within": float("nan")}, ValueError, "within must be 0 seconds or more, or None to wait for ever, not nan"),
         ({"max_in_flight": 1.5}, TypeError, "max_in_flight must be a number of requests, 1 or more, not float"),
@@ -108,7 +107,6 @@ async def open_nothing(*_: object) -> Any:
         ({"observer": 5}, TypeError, "observer must be a zkwire.Observer, not int"),
         ({"auth": ["ab"]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
         ({"auth": [("digest", b"bob:pw", b"")]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
-        ({"auth": [("digest",)]}, TypeError, "auth must be a sequence of pairs of a scheme and bytes"),
     ],
 )
 def test_an_option_that_no_session_can_have_is_refused_at_once(

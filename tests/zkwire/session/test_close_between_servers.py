@@ -52,19 +52,19 @@ async def test_a_connection_lost_while_closing_is_replaced(reaches: bool, caplog
 
 
 @in_virtual_time
-@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize(("is_kept", "is_early"), [(False, False), (True, False), (True, True)])
 async def test_no_server_is_looked_for_to_end_a_session_that_is_kept_or_that_a_server_without_a_quorum_has_granted(
-    is_kept: bool,
+    is_kept: bool, is_early: bool
 ) -> None:
     async with a_client() as (server, zk):
         server.is_silent = is_kept
-        closing = await begun(zk.close(keep_session=True)) if is_kept else None
+        closing = await begun(zk.close(keep_session=True)) if is_early else None
         server.refused = {"a", "b"}
         server.drop()
         await turns(1)
         zk._session.key.is_resumable = is_kept
         start = now()
-        await (closing or zk.close())
+        await (closing or zk.close(keep_session=is_kept))
         assert now() == start
 
 

@@ -31,7 +31,8 @@ async def test_the_answer_that_the_session_has_expired_ends_certainty() -> None:
 
 
 @in_virtual_time
-async def test_giving_up_the_resumption_of_a_session_does_not_end_it() -> None:
+@pytest.mark.parametrize("between_servers", [False, True])
+async def test_giving_up_the_resumption_of_a_session_does_not_end_it(between_servers: bool) -> None:
     async with a_client() as (server, zk):
         session_id, password = zk.session_id, zk.session_password
         await zk.close(keep_session=True)
@@ -40,8 +41,14 @@ async def test_giving_up_the_resumption_of_a_session_does_not_end_it() -> None:
         resuming = zkwire.connect(
             "a", session_id=session_id, session_password=password, auth=[("digest", b"a:b")], open_link=server.open_link
         )
+        server.refused = {"a"} if between_servers else set()
         task = asyncio.ensure_future(resuming._connect())
-        await server.until("auth")
+        if between_servers:  # as `asyncio.run` does at its end
+            await turns()
+            server.refused = set()
+            await cancelled(*(each for each in asyncio.all_tasks() if each.get_name() == "zkwire session"))
+        else:
+            await server.until("auth")
         await cancelled(task)
         assert "closeSession" not in server.names()
         assert session_id in server.machine.sessions.by_id

@@ -61,9 +61,7 @@ MISSPELT: dict[str, Callable[[], object]] = {
     "auth that is too large": lambda: zkwire.connect("zk1", auth=[("digest", BOB.encode() * 100_000)]),
     "auth, and another argument is wrong": lambda: zkwire.connect("zk1", -1.0, auth=[("digest", BOB.encode())]),
     "a password in the connect string": lambda: zkwire.connect(f"{BOB}@zk1:2181"),
-    "a password in a url": lambda: zkwire.connect(f"zk://{BOB}@zk1:2181/app"),
     "a password for the timeout": lambda: zkwire.connect("zk1", SECRET),  # type: ignore[arg-type]
-    "a password for a limit": lambda: zkwire.connect("zk1", reply_limit=SECRET),  # type: ignore[arg-type]
     "a password for ssl": lambda: zkwire.connect("zk1", ssl=SECRET),  # type: ignore[arg-type]
     "DigestMD5 with bytes": lambda: DigestMD5("bob", SECRET.encode()),  # type: ignore[arg-type]
     "DigestMD5 without a user": lambda: DigestMD5("", SECRET),

@@ -475,7 +475,6 @@ def test_a_record_has_slots_and_takes_no_other_attribute() -> None:
         SomeNames([b"a"]),
         SomeNames(None),
         OneBuffer("text"),
-        OneBuffer(7),
     ],
     ids=repr,
 )
