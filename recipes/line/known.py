@@ -233,7 +233,7 @@ class KnownParents:
         If none is known, the parent of `path` is taken for existing: a lock for each order or message is the usual
         case, and all of them have one parent.
         """
-        if self._until.get(path, 0.0) > now:
+        if self._until.get(path, now) > now:
             return []
         nodes = ancestors(path)
         for number in range(len(nodes) - 1, 0, -1):
@@ -254,7 +254,7 @@ class KnownParents:
             if len(until) >= _MOST_PARENTS:
                 until.clear()
             until.update(dict.fromkeys(ancestors(path)[:-1], inf))
-            known = 0.0 if is_ours else inf
+            known = now if is_ours else inf
         until[path] = max(known, now + _CONTAINER)
 
     def was_missing(self, path: str) -> None:

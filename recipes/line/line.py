@@ -171,7 +171,6 @@ class Line:
                 names, *_ = await self._known.look(zk, *self._rules.reads_slots())
         except zkwire.SessionExpiredError:
             ticket.give_up()
-            raise_unless_renewed(zk)
             return False
         except BaseException:
             ticket.give_up()
@@ -320,7 +319,7 @@ class Line:
             created = answers[count]
             if not isinstance(created, BaseException):
                 path, stat = created
-                is_new = count > 0 and not isinstance(answers[count - 1], BaseException)
+                is_new = bool(parents) and not isinstance(answers[count - 1], BaseException)
                 self._parents.entered(self.path, loop.time(), is_ours=is_new)
                 self._of_client.created = min(stat.czxid, self._of_client.created)
                 node = TicketNode(path, path.rpartition("/")[2], stat.czxid, stat.ephemeral_owner, chain)

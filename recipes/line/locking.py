@@ -151,9 +151,6 @@ class Hold(Generic[H]):
             self._task.cancel()
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
-        if self._cancelling_soon is not None:
-            self._cancelling_soon.cancel()
-            self._cancelling_soon = None
         holds = _ENTERED[task]
         holds.remove(self)
         if not holds:
@@ -264,7 +261,7 @@ class Locking(ABC, Generic[H]):
                     f"several tasks have entered the {self._noun} {self.path}, and the task that leaves is another one:"
                     f" call hold() for each `async with` that another task leaves"
                 )
-            task = others[0]
+            [task] = others
         holds = self._entered[task]
         hold = holds.pop()
         if not holds:
@@ -359,7 +356,6 @@ class Locking(ABC, Generic[H]):
         Requests:
             getChildren2, and in one write a getData for each contender.
         """
-        self._check_usable()
         from recipes.line.contenders import holders_first  # most programs only take locks
 
         return holders_first(await self._look())

@@ -121,7 +121,6 @@ class _Circle:
         self._contenders = [(number, name) for name in names if (number := zkwire.sequence(name)) is not None]
         self._contenders.sort()
         self._start = -1
-        self._rotated = Contenders()
 
     def before(self, own: int) -> tuple[Contenders, int]:
         contenders = self._contenders
@@ -402,9 +401,9 @@ class Promises:
 
         A version in between, which was not read, may have promised more time: then nothing is known.
         """
-        known, end = self._ends.pop(name, (0, 0.0))
-        if known and version <= known + 1:
-            self._ends[name] = version, end
+        promise = self._ends.pop(name, None)
+        if promise is not None and version <= promise[0] + 1:
+            self._ends[name] = version, promise[1]
 
     def forget(self, name: str) -> None:
         """Forget what `name` has promised: it promises nothing, or is not waited for any more."""

@@ -68,8 +68,7 @@ async def test_the_holder_comes_first_then_those_that_wait(
                 assert (holder.is_mine, waiter.is_mine) == (client is zk, client is other)
                 assert (holder.session, waiter.session) == (hex(zk.session_id), hex(other.session_id))
                 assert holder.data == waiter.data == describe()
-                stat = await client.exists(lease.path)
-                assert stat is not None
+                stat = (await client.get(lease.path)).stat
                 assert holder.since == datetime.fromtimestamp(stat.ctime / 1000, UTC)
         await (await waiting).release()
         assert await make(zk, path).contenders() == []

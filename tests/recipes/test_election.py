@@ -183,8 +183,7 @@ async def test_terms_continue_in_a_new_session_behind_the_other_candidates(
                 waiter.cancel()
                 await until(lambda: len(terms) == 2)
             assert not task.done()
-            stat = await other.exists(terms[1].path)
-            assert stat is not None
+            stat = (await other.get(terms[1].path)).stat
             assert stat.ephemeral_owner == zk.session_id != old
             assert terms[0].token < others[0].token < terms[1].token
         await until_line(other, path, 0)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from recipes import Lock, LockLostError
 from recipes.line.ticket import Ticket
 from recipes.lock import LocalQueue
+from tests.support.client import turns
 from tests.support.everywhere import scene
 from tests.support.recipes import line, no_task_stays, outcome, proxied, until_armed, until_line
 from zkwire import NoNodeError, SessionClosedError, SessionError
@@ -105,8 +106,7 @@ async def play(passes: int, steps: list[tuple[str, int]]) -> None:
             ticket = pass_on(step) if passes_on else None
             if not step.startswith("cancel") and victim is not None:
                 victim.cancel()
-            for _ in range(3):
-                await asyncio.sleep(0)
+            await turns(3)
             if victim is not None:
                 waiting.remove(victim)
                 assert victim.cancelled()

@@ -7,6 +7,7 @@ import pytest
 
 import zkwire
 from recipes import Lock, ReentrantLock
+from tests.support.client import Server
 from tests.support.everywhere import scene
 from tests.support.locks import release, taken
 from tests.support.proxy import Proxy
@@ -81,9 +82,7 @@ async def test_every_form_of_use_costs_the_same_requests(zookeeper: RealServer, 
                 pass
             async with lock.hold(within=5):
                 pass
-            lease = await lock.try_acquire()
-            assert lease is not None
-            await lease.release()
+            await release(await taken(lock))
             assert proxy.requests(mark) == ["create2", "getChildren", "delete"] * 3
             assert proxy.segments(mark) == 6
 
@@ -111,19 +110,19 @@ async def test_a_try_that_fails_leaves_the_turn_to_the_other_tasks() -> None:
 
 @pytest.mark.parametrize(("ends", "error"), [("close", SessionClosedError), ("expire", SessionExpiredError)])
 async def test_the_end_of_the_client_ends_every_wait(
-    zookeeper: RealServer, path: str, ends: str, error: type[zkwire.SessionError]
+    each_server: Server, path: str, ends: str, error: type[zkwire.SessionError]
 ) -> None:
     """Pitfall 6: the waits in the local queue and in ZooKeeper's line."""
     async with (
-        zkwire.connect(zookeeper.hosts) as zk,
-        zkwire.connect(zookeeper.hosts, renew=False) as zk2,
+        zkwire.connect(each_server.hosts) as zk,
+        zkwire.connect(each_server.hosts, renew=False) as zk2,
         Lock(zk, path),
     ):
         shared = Lock(zk2, path)
         waiters = [asyncio.create_task(shared.acquire()) for _ in range(3)]
         await until_line(zk, path, 2)
-        await until_watches(zookeeper, 3)
-        await (zk2.close() if ends == "close" else expire(zookeeper, zk2))
+        await until_watches(each_server, 3)
+        await (zk2.close() if ends == "close" else expire(each_server, zk2))
         for use in (*waiters, shared.acquire(), shared.try_acquire()):
             with pytest.raises(error):
                 await use

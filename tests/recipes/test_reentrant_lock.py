@@ -6,6 +6,7 @@ import pytest
 
 from recipes import LockLostError, ReentrantLock
 from tests.support.everywhere import scene
+from tests.support.locks import taken
 from tests.support.recipes import line, make_known, proxied, two_clients, until_line
 from zkwire.testing import RealServer
 
@@ -34,9 +35,7 @@ async def test_it_is_free_once_it_was_released_as_often_as_acquired(zookeeper: R
             assert await other.try_acquire() is None
         assert outer.is_released
         assert proxy.requests(mark) == ["create2", "getChildren", "delete"]
-        tried = await other.try_acquire()
-        assert tried is not None
-        await tried.release()
+        await (await taken(other)).release()
         assert await line(zk, path) == []
 
 

@@ -39,6 +39,8 @@ async def test_a_lock_and_its_lease_say_what_is_held(kind: type[Lock] | type[Ele
         assert re.fullmatch(f"<{kind.__name__} {P}/x, latest lease {held}, <Client .*>>", repr(lock))
         await lease.release()
         assert f" {lease.path}, released, token {lease.token}," in repr(lock)
+        await lock.try_acquire()
+        assert ", released, token" not in repr(lock)
 
 
 async def test_locks_of_several_parts_show_them() -> None:

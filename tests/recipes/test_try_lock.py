@@ -113,8 +113,7 @@ async def test_a_node_of_another_client_in_its_place_is_a_loss_and_stays(zookeep
             assert "deleted" in error.why
             await lease.release()
             await zk.ping()
-            stat = await other.exists(path)
-            assert stat is not None
+            stat = (await other.get(path)).stat
             assert stat.ephemeral_owner == other.session_id
             await other.delete(path)
         await until_watches(zookeeper, 0)
@@ -189,8 +188,7 @@ async def test_of_several_tries_that_lose_their_answers_one_succeeds(is_carried_
         held = [lease for lease in leases if lease is not None]
         assert len(held) == 1
         held[0].check()
-        stat = await stage.other.exists(P)
-        assert stat is not None
+        stat = (await stage.other.get(P)).stat
         assert held[0].token == stat.czxid
         await held[0].release()
         assert await stage.other.exists(P) is None
@@ -273,8 +271,7 @@ async def test_a_session_that_expires_behind_the_create_gives_a_lease_of_the_nex
         lease = await trying
         assert lease is not None
         lease.check()
-        stat = await stage.other.exists(P)
-        assert stat is not None
+        stat = (await stage.other.get(P)).stat
         assert (stat.czxid, stat.ephemeral_owner) == (lease.token, stage.zk.session_id)
         assert stage.zk.session_id != old
         await lease.release()

@@ -133,7 +133,7 @@ async def until_state(zk: Client, *states: SessionState) -> None:
         stream.close()
 
 
-async def expire(server: RealServer, zk: Client) -> None:
+async def expire(server: Server | RealServer, zk: Client) -> None:
     """End the session of `zk` at the server, while `zk` still believes in it.
 
     Other clients take the session over and close it, until it cannot be taken over any more.

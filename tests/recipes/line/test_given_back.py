@@ -77,7 +77,10 @@ async def test_the_body_is_stopped_and_the_node_deleted_when_it_ends(make: Calla
         assert await _still_held(stage, make)
         assert not releasing.done()
         assert not lease.is_released
-        body.may_end.set()
+        with stage.server.hold_replies(session=stage.zk.session_id) as held:
+            body.may_end.set()
+            await held.until_hit()
+            assert not releasing.done()
         came = await outcome(body.task)
         assert isinstance(came, LockLostError)
         assert came.why == BY_OTHER

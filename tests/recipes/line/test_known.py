@@ -51,6 +51,9 @@ def test_what_one_ticket_has_listed_and_seen_to_leave_another_one_knows() -> Non
     assert before(other.exchange(), D) == before(one.exchange(), D) == [C]
     other.listed(ranking)  # a list that both bring is taken in once
     assert before(other.exchange(), D) == [C]
+    one.listed(Ranking(NAMES[2:]))
+    one.exchange()
+    assert before(other.exchange(), D) == [C]
     assert list(ranking) == NAMES
 
 
@@ -131,8 +134,10 @@ async def test_foreign_nodes_are_those_up_to_the_first_that_is_a_ticket_or_gone(
             await stage.zk.create(f"{stage.path}/x-", ephemeral=number == 3, sequential=True, make_parents=True)
         *foreign, ticket = await line(stage.zk, stage.path)
         for last in (ticket, "gone"):
-            names = [*foreign, last, foreign[0]]
-            assert await line_of(stage.zk, stage.path).foreign_among(stage.zk, names) == foreign
+            names = [*foreign, last, *foreign * 2]
+            with stage.server.delay_replies(0, "exists", session=stage.zk.session_id) as asked:
+                assert await line_of(stage.zk, stage.path).foreign_among(stage.zk, names) == foreign
+            assert asked.hits == 6  # in writes of 2 and 4
 
 
 async def test_each_client_knows_a_bounded_number_of_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,9 +60,7 @@ async def test_a_deletion_is_noticed_after_a_change_that_came_together_with_the_
         await second
         lease.check()
         await other.delete(lease.path)
-        error = await lease.lost()
-        assert error is not None
-        assert error.why == DELETED
+        assert getattr(await lease.lost(), "why", "") == DELETED
         await lease.release()
 
 
@@ -148,8 +146,7 @@ async def test_a_node_whose_lease_is_lost_for_lack_of_certainty_is_deleted_at_on
         lease = await Lock(stage.zk, stage.path).acquire()
         await until_armed(1, stage.zk)
         make_uncertain(stage.zk)
-        error = await lease.lost()
-        assert error is not None
+        assert await lease.lost() is not None
         await until_line(stage.other, stage.path, 0)
         await until_armed(0, stage.zk)
         await nothing_stays(stage)
@@ -195,8 +192,7 @@ async def test_a_lease_is_certain_to_the_last_moment() -> None:
             left = 0.0
             assert (lease.is_certain(), lease.certain_for()) == (False, 0.0)
             error = lease._find_loss()
-        assert error is not None
-        assert error.why.startswith("the session may have expired")
+        assert "the session may have expired" in str(error)
         await lease.release()
         await nothing_stays(stage)
 

@@ -122,7 +122,7 @@ async def test_a_block_may_be_left_by_another_task() -> None:
 
 async def test_another_task_cannot_leave_one_of_several_holds_of_running_tasks() -> None:
     async with scene() as stage, no_task_stays():
-        semaphore = Semaphore(stage.zk, stage.path, 2)
+        semaphore = Semaphore(stage.zk, stage.path, 3)
         is_inside, may_leave = asyncio.Event(), asyncio.Event()
 
         async def run() -> None:
@@ -133,7 +133,8 @@ async def test_another_task_cannot_leave_one_of_several_holds_of_running_tasks()
 
         running = asyncio.create_task(run())
         await is_inside.wait()
-        await (await entered(semaphore)).aclose()  # its task cannot leave by itself
+        for stack in [await entered(semaphore) for _ in range(2)]:
+            await stack.aclose()  # their tasks cannot leave by themselves
         stack = AsyncExitStack()
         lease = await stack.enter_async_context(semaphore)
         with pytest.raises(RuntimeError, match=r"call hold\(\)"):
@@ -187,9 +188,12 @@ async def test_a_hold_is_entered_once_and_left_only_then() -> None:
             with pytest.raises(RuntimeError, match="left without having been entered"):
                 await waits.__aexit__(None, None, None)
             entering.cancel()
+            await outcome(entering)
             with pytest.raises(RuntimeError, match="hold"):
                 async with hold:
                     raise AssertionError("the body must not run")
+        async with waits:
+            pass
         for locking in (hold, Lock(stage.zk, stage.path)):
             with pytest.raises(RuntimeError, match="left without having been entered"):
                 await locking.__aexit__(None, None, None)

@@ -2,12 +2,15 @@
 
 import asyncio
 import re
+from typing import Any
 
 import pytest
 
 import zkwire
 from recipes import Lock, Semaphore, TryLock
 from recipes.line import lease as module
+from recipes.line.known import known_of
+from tests.support.client import turns
 from tests.support.everywhere import nothing_stays, scene
 from tests.support.locks import start_waiting
 from tests.support.recipes import make_uncertain, no_task_stays, until_armed
@@ -26,9 +29,7 @@ async def test_a_node_that_was_deleted_and_made_anew_is_a_loss_and_stays_as_it_i
         lease = await TryLock(stage.zk, stage.path).acquire()
         await stage.other.delete(stage.path)
         theirs = await TryLock(stage.other, stage.path).acquire()
-        error = await lease.lost()
-        assert error is not None
-        assert error.why == module.DELETED
+        assert getattr(await lease.lost(), "why", "") == module.DELETED
         await lease.release()
         await stage.zk.ping()
         theirs.check()
@@ -44,9 +45,7 @@ async def test_an_unwatchable_node_is_a_loss(error: type[zkwire.ServerError], wh
     async with scene() as stage:
         with stage.server.answering("getData", error, session=stage.zk.session_id):
             lease = await Lock(stage.zk, stage.path).acquire()
-            loss = await lease.lost()
-        assert loss is not None
-        assert re.search(why, loss.why)
+            assert re.search(why, getattr(await lease.lost(), "why", ""))
         await lease.release()
 
 
@@ -71,15 +70,14 @@ async def test_the_departure_of_a_blocker_that_is_still_watched_is_no_loss(watch
         await until_armed(4, stage.zk)
         await holders[0].release()
         lease = await waiter
+        assert known_of(stage.zk).unwatched._due == {}  # it has brought its watch along
         await stage.other.set(holders[1].path, b"news")
         await holders[1].lost()
         await holders[1].release()
         await stage.zk.ping()
         lease.check()
         await stage.other.delete(lease.path)
-        error = await lease.lost()
-        assert error is not None
-        assert error.why == module.DELETED
+        assert getattr(await lease.lost(), "why", "") == module.DELETED
         await lease.release()
 
 
@@ -95,16 +93,12 @@ async def test_certainty_that_comes_back_at_the_last_moment_is_no_loss(monkeypat
             await asyncio.sleep(0)  # the callbacks are scheduled
             with monkeypatch.context() as patch:
                 patch.setattr(stage.zk, "certain_for", lambda _, left=left: left)
-                for _ in range(3):
-                    await asyncio.sleep(0)
+                await turns(3)
                 lease.check()
             certainty.until = proven
-            for _ in range(3):
-                await asyncio.sleep(0)
+            await turns(3)
         make_uncertain(stage.zk)
-        error = await lease.lost()
-        assert error is not None
-        assert "has not confirmed it for too long" in error.why
+        assert "has not confirmed it for too long" in str(await lease.lost())
         await lease.release()
         await nothing_stays(stage)
 
@@ -114,9 +108,13 @@ async def test_a_deletion_between_two_leases_of_a_ticket_makes_the_second_take_a
 ) -> None:
     """The second task asks the leader first, and meanwhile the node is deleted."""
     async with scene() as stage, no_task_stays():
-        lock = Lock(stage.zk, stage.path, local_passes=1)
-        first = await lock.acquire()
+        lock = Lock(stage.zk, stage.path, local_passes=2)
+        following = [asyncio.create_task(lock.acquire()) for _ in range(3)]
+        first = await following[0]
         await until_armed(1, stage.zk)
+        await first.release()
+        await following[1]
+        assert known_of(stage.zk).unwatched._due == {}  # the watch is passed on, too
         certify = stage.zk.certify
 
         async def deleted_meanwhile() -> None:
@@ -124,11 +122,9 @@ async def test_a_deletion_between_two_leases_of_a_ticket_makes_the_second_take_a
             await certify()
 
         monkeypatch.setattr(stage.zk, "certify", deleted_meanwhile)
-        following = asyncio.create_task(lock.acquire())
-        await asyncio.sleep(0)
-        await first.release()
+        await following[1].result().release()
         make_uncertain(stage.zk)
-        lease = await following
+        lease = await following[2]
         assert lease.path != first.path
         await lease.release()
 
@@ -149,4 +145,21 @@ async def test_an_answer_that_is_not_for_this_lease_any_more_is_left_to_the_next
         await lease.release()
         lease._watch_answered(request)
         assert ticket.watch_request is request
-        await (await waiting).release()
+        after = await waiting
+        await asyncio.sleep(0)
+        assert ticket.is_watched
+        await after.release()
+
+
+async def test_an_event_between_two_leases_of_a_ticket_is_for_the_second(watched_soon: None) -> None:
+    async with scene() as stage, no_task_stays():
+        lock = Lock(stage.zk, stage.path, local_passes=1)
+        first = await lock.acquire()
+        await until_armed(1, stage.zk)
+        following = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0)
+        await first.release()
+        watches: Any = first._ticket.watches
+        (watch,) = watches._watches
+        watches._fired(watch, zkwire.WatchEvent(zkwire.WatchEventType.DELETED, first.path, None))
+        assert getattr(await (await following).lost(), "why", "") == module.DELETED

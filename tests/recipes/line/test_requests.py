@@ -11,7 +11,7 @@ import zkwire
 from recipes import Election, Lock, ReadWriteLock, Semaphore
 from recipes.line.locking import Locking
 from tests.support.everywhere import Scene, nothing_stays, scene
-from tests.support.locks import start_waiting
+from tests.support.locks import start_waiting, taken
 from tests.support.recipes import line, make_known, no_task_stays, outcome, until, until_armed, until_line
 from zkwire import Client
 
@@ -231,9 +231,10 @@ async def test_after_a_try_in_vain_a_try_looks_first_and_takes_none_in_vain(monk
             assert await Lock(stage.zk, P).try_acquire() is None
             assert writes.named(names) == expected
         await held.release()
-        for expected in ([look, ticket], [ticket]):  # it looks no more once a try has succeeded
-            lease = await Lock(stage.zk, P).try_acquire()
-            assert lease is not None
+        for is_cut_off, expected in ((False, [look, ticket]), (True, [["certify NEW"], ticket])):
+            monkeypatch.setattr(stage.zk, "is_cut_off", lambda is_cut_off=is_cut_off: is_cut_off)
+            # It looks no more once a try has succeeded, but asks the leader before others may wait for its node.
+            lease = await taken(Lock(stage.zk, P))
             assert writes.named(names) == expected
             await lease.release()
         await nothing_stays(stage)
@@ -250,8 +251,7 @@ async def test_of_tickets_that_meet_the_one_with_the_smallest_name_waits(monkeyp
             await asked.until_hit()
             await held.release()
             # That list may be from before the release; the next one is not.
-        lease = await trying
-        assert lease is not None
+        lease: Any = await trying
         writes = Writes(stage.other, monkeypatch)
         assert await Lock(stage.other, P).try_acquire() is None
         assert len(writes) == 1  # the other name is not the smallest one
@@ -264,7 +264,9 @@ async def test_of_tickets_that_meet_the_one_with_the_smallest_name_waits(monkeyp
 
 
 @pytest.mark.parametrize("slots", [1, 2])
-async def test_a_try_goes_round_nodes_that_are_no_tickets(slots: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_try_goes_round_nodes_that_are_no_tickets(
+    slots: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async with scene(P) as stage, no_task_stays():
         locks = [Semaphore(zk, P, 2) if slots == 2 else Lock(zk, P) for zk in (stage.zk, stage.other)]
         async with locks[0]:
@@ -274,8 +276,8 @@ async def test_a_try_goes_round_nodes_that_are_no_tickets(slots: int, monkeypatc
         names = await line(stage.other, P)
         writes = Writes(stage.zk, monkeypatch)
         assert await trying(locks[0], writes, names) == []
-        lease = await locks[0].try_acquire()
-        assert lease is not None
+        lease = await taken(locks[0])
+        assert all(f"{P}/{name} is not ephemeral" in caplog.text for name in names[:slots])
         reads = [["GetData A", "GetData B"][:slots]]  # of the others, only whether they exist
         found = [write for write in writes.named(names) if write[0].startswith("GetData")]
         assert found == reads * 2  # once without a ticket, once with it
@@ -313,8 +315,7 @@ async def test_a_reader_that_tries_reads_a_single_writer(
         await until_line(stage.other, P, 1)
         lease = await holder.downgrade()
         with stage.server.answering("getData", zkwire.ThrottledError, session=stage.zk.session_id, times=1) as refused:
-            shared = await reading.try_acquire()
-        assert shared is not None
+            shared = await taken(reading)
         assert refused.hits == 1
         await lease.release()
         await shared.release()
@@ -327,9 +328,8 @@ async def test_a_try_whose_blocker_has_left_meanwhile_succeeds() -> None:
         lock = Lock(stage.zk, P)
         assert await lock.try_acquire() is None
         with stage.server.answering("getData", zkwire.NoNodeError, session=stage.zk.session_id, times=2) as asked:
-            lease = await lock.try_acquire()  # it takes a ticket, and reads again
+            lease = await taken(lock)  # it takes a ticket, and reads again
         assert asked.hits == 2
-        assert lease is not None
         await lease.release()
         await held.release()
         await nothing_stays(stage)

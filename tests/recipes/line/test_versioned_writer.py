@@ -30,7 +30,9 @@ def by_version(version: int) -> bytes:
 
 async def test_data_is_made_for_the_version_that_the_node_gets() -> None:
     async with scene(P) as stage, own(stage) as (data, path):
-        await asyncio.gather(*(data.write(by_version) for _ in range(3)))
+        with stage.server.delay_replies(0, "getData", session=stage.zk.session_id) as read:
+            await asyncio.gather(*(data.write(by_version) for _ in range(3)))
+        assert read.hits == 0
         found, stat = await stage.other.get(path)
         assert (found, stat.version) == (b"version 3", 3)
 

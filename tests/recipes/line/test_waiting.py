@@ -11,31 +11,9 @@ from recipes.line.ticket import Ticket, TicketNode
 from recipes.line.waiting import EvictedError, Rules, WaitingTicket
 from tests.support.client import Server
 from tests.support.everywhere import nothing_stays, scene
-from tests.support.recipes import (
-    all_watches,
-    line,
-    no_task_stays,
-    outcome,
-    two_clients,
-    until,
-    until_armed,
-    until_line,
-    until_watches,
-)
-from zkwire import Client
+from tests.support.recipes import all_watches, line, no_task_stays, outcome, two_clients, until, until_armed, until_line
 
 pytestmark = pytest.mark.limit(50)
-
-
-async def behind_a_holder(
-    first: Client, second: Client, path: str, *, within: float | None = None
-) -> tuple[Lease, asyncio.Task[Lease], str]:
-    """Have `first` hold the lock and `second` wait for it; return lease, waiting task and the path of its node."""
-    holder = await Lock(first, path).acquire()
-    waiter = asyncio.create_task(Lock(second, path).acquire(within=within))
-    names = await until_line(first, path, 2)
-    await until_armed(2, second)
-    return holder, waiter, f"{path}/{names[1]}"
 
 
 # -- requests and events ----------------------------------------------------------------------------------------------
@@ -124,8 +102,10 @@ async def test_a_ticket_of_a_former_session_never_owns(holders: int) -> None:
 @pytest.mark.parametrize("how", ["deleted", "written over"])
 async def test_a_waiter_whose_node_is_taken_takes_a_new_ticket(each_server: Server, path: str, how: str) -> None:
     async with two_clients(each_server) as (zk, zk2):
-        holder, waiter, old = await behind_a_holder(zk, zk2, path, within=30)
-        await until_watches(each_server, 3)
+        holder = await Lock(zk, path).acquire()
+        waiter = asyncio.create_task(Lock(zk2, path).acquire(within=30))
+        old = f"{path}/{(await until_line(zk, path, 2))[1]}"
+        await until_armed(2, zk2)
         await (zk.delete(old) if how == "deleted" else zk.set(old, b"a note"))
 
         async def is_new() -> bool:

@@ -37,8 +37,7 @@ async def test_an_item_that_has_failed_for_the_last_time_moves(each_server: AnyS
         assert [await fail(queue) for queue in (*queues, queues[0])] == [1, 2, 3]
         (failed,) = await queues[1].failed()
         assert (failed.data, failed.attempts, failed.name) == (b"bad", 3, "entry-007-0000000000")
-        stat = await zk.exists(failed.path)
-        assert stat is not None
+        stat = (await zk.get(failed.path)).stat
         assert (await zk.get(f"{path}/entries")).stat.pzxid == stat.czxid
         assert failed.since.timestamp() * 1000 == pytest.approx(stat.ctime)
         for queue in queues:
