@@ -150,21 +150,8 @@ class RequestQueue:
         """
         if self.refusal is not None:
             raise self.refusal._again()
-        link = self.link
-        now = self.loop.time()
-        if (
-            link is None
-            or link.is_blocked
-            or now > link.overdue_at
-            or self.unsent
-            or link.connection.error is not None
-            or len(link.connection.calls) >= self._max_in_flight
-        ):
-            self.unsent.append(call)
-            self.flush()
-        else:  # nothing waits: write it without a detour through the queue
-            link.connection.send(call, now)
-            link.flush()
+        self.unsent.append(call)
+        self.flush()
 
     def abandon(self, future: asyncio.Future[Any], request: Request[Any]) -> None:
         """Record that the task that awaited `future`, for `request`, was cancelled although `future` is done.
