@@ -50,9 +50,10 @@ def diagnose_before(path: str, position: Position) -> None:
     if (diagnostics := DIAGNOSTICS.get()) is not None:
         diagnostics.text = ""
         if before := position.before:
+            first = before[0]
             count = "1 ticket is ahead" if len(before) == 1 else f"{len(before)} tickets are ahead, the first of them"
-            node = _describe_node(before[0], diagnostics.nodes.get(before[0]))
-            diagnostics.text = f"; {count}: {join_path(path, before[0])}{node}"
+            node = _describe_node(first, diagnostics.nodes.get(first))
+            diagnostics.text = f"; {count}: {join_path(path, first)}{node}"
 
 
 def _describe_node(name: str, node: Node | None) -> str:

@@ -231,6 +231,7 @@ async def test_the_loss_of_the_read_lease_cancels_the_body_of_the_write_lease() 
                 await other.delete(read.path)
                 await asyncio.Event().wait()
         assert await line(other, "/rw") == []
+        assert not zk.on_closing._callbacks
 
 
 @pytest.mark.parametrize("how", ["deleted", "expired"])

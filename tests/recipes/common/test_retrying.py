@@ -138,8 +138,7 @@ async def test_an_answer_after_a_refused_sync_is_not_believed(pauses: list[None]
     zk = client([refusal(ThrottledError), b"old"], [None, b"new"], [refusal(BadVersionError), b"old"])
     assert await retrying.read_synced(zk, "/a", GetData("/a")) == [b"new"]
     assert zk.sent == [[Sync("/a"), GetData("/a")]] * 2
-    found = await outcome(retrying.read_synced(zk, "/a", GetData("/a")))
-    assert isinstance(found, BadVersionError)
+    assert isinstance(await outcome(retrying.read_synced(zk, "/a", GetData("/a"))), BadVersionError)
 
 
 def test_an_answer_is_a_value_or_nothing_or_an_error_that_says_what_may_have_happened() -> None:

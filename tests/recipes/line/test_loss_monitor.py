@@ -60,7 +60,9 @@ async def test_a_request_that_the_end_of_the_program_cancels_reports_nothing(wat
             request.cancel()
             await asyncio.wait([request])
         lease.check()
-        await lease.release()
+        lease._watch_own_node()
+        lease._leave_node()
+        assert lease._ticket.watch_request is None
 
 
 async def test_the_departure_of_a_blocker_that_is_still_watched_is_no_loss(watched_soon: None) -> None:
@@ -160,6 +162,5 @@ async def test_an_event_between_two_leases_of_a_ticket_is_for_the_second(watched
         await asyncio.sleep(0)
         await first.release()
         watches: Any = first._ticket.watches
-        (watch,) = watches._watches
-        watches._fired(watch, zkwire.WatchEvent(zkwire.WatchEventType.DELETED, first.path, None))
+        watches._fired(*watches._watches, zkwire.WatchEvent(zkwire.WatchEventType.DELETED, first.path, None))
         assert getattr(await (await following).lost(), "why", "") == module.DELETED

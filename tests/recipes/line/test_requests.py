@@ -109,6 +109,8 @@ async def test_a_semaphore_reads_its_permits_and_catches_up_after_a_reconnect(mo
         await Semaphore(stage.other, P, 2).contenders()
         async with Semaphore(stage.zk, P, 2):
             pass
+        with stage.server.answering("getData", zkwire.QuotaExceededError, path=P, session=stage.zk.session_id):
+            assert isinstance(await outcome(Semaphore(stage.zk, P, 2).acquire()), zkwire.QuotaExceededError)
         held = [Semaphore(stage.other, P, 2) for _ in range(2)]
         async with behind(stage, held, [Semaphore(stage.other, P, 2)]) as (line_, names):
             writes = Writes(stage.zk, monkeypatch)
