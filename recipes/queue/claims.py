@@ -169,12 +169,11 @@ class Item(bytes):
             ServerError: if the server refuses it otherwise.
         """
         self._lease._leave_node()
-        ticket = self._lease._ticket
         try:
             await until_answered(self._zk, self._commit, renews=False)
         except (ZooKeeperError, ValueError) as error:
             # The claim's own node first: while it is there, its lease may be looked for.
-            await ticket.removal.start()
+            await self._lease._ticket.removal.start()
             if not isinstance(error, zkwire.TransactionError):
                 raise
             if isinstance(error.cause, zkwire.NotEmptyError):
@@ -187,13 +186,10 @@ class Item(bytes):
             if is_lost:
                 why = "another client has deleted it; the item may be handled again"
                 raise LockLostError(self.path, why) from None
-        finally:
-            if ticket.watches is not None:
-                ticket.watches.cancel()
 
     async def _commit(self) -> None:
         """Delete the nodes; after a lost answer, see whether they are gone."""
-        paths = [self.path, self._nodes.taken_node(self._name), self.entry][: 2 if self._is_uncounted else 3]
+        paths = [self.path, self._nodes.taken_node(self._name), *([] if self._is_uncounted else [self.entry])]
         is_counted = self.attempt > 0
         while True:
             transaction = self._zk.transaction(session_id=self._session_id)

@@ -166,8 +166,10 @@ class Delayed:
             item = checked((await read(self._zk, GetData(path)))[0])
             if item is not None:
                 await self._producer.put([(int(name[_PRIORITY]), item.data)], None, [path])
-        except (zkwire.NoNodeError, zkwire.ConnectionLostError):
-            self._listed = 0  # another consumer has moved it, or the next list shows
+        except zkwire.NoNodeError:
+            pass  # another consumer has moved it
+        except zkwire.ConnectionLostError:
+            return  # it may be there still, and then the next look moves it
         except (UnusableItemError, ValueError) as refused:  # ValueError: it is too large for this client
             self._warnings.warn(path, f"cannot be moved to {self._nodes.entries}: {refused}")
             self._due[name] = asyncio.get_running_loop().time() + self._ahead + _BELIEVED_FOR

@@ -127,7 +127,7 @@ async def test_counting_costs_an_item_that_has_not_failed_no_request() -> None:
     assert counts[0] == counts[1]
 
 
-async def test_nodes_that_were_deleted_by_hand_keep_no_item() -> None:
+async def test_nodes_that_were_deleted_by_hand_keep_no_item(caplog: pytest.LogCaptureFixture) -> None:
     async with clients(1) as (_, (zk,)):
         queue = Queue(zk, PATH, max_attempts=1)
         await queue.put_many(numbers(3))
@@ -136,6 +136,8 @@ async def test_nodes_that_were_deleted_by_hand_keep_no_item() -> None:
                 await zk.delete_tree(f"{PATH}/attempts")
                 if number:
                     await zk.delete(f"{PATH}/failed")
+                if number > 1:
+                    await zk.delete(item.entry)  # it counts as handled
             assert (item, item.attempt) == (b"%d" % number, 1)
         await queue.put_many(numbers(2))
         for child in ("attempts", "failed"):
@@ -144,6 +146,7 @@ async def test_nodes_that_were_deleted_by_hand_keep_no_item() -> None:
                     await zk.delete_tree(f"{PATH}/{child}")
                     raise KeyError
         assert sum((await children(zk, PATH)).values()) == len(await queue.failed()) == 1 + (child == "attempts")
+        assert f"entry-100-0000000003 has failed 1 times, and was moved to {PATH}/failed" in caplog.text
 
 
 @pytest.mark.parametrize("data", [b"", b"many", b"-1", b"9" * 5000])

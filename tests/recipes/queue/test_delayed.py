@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from unittest.mock import DEFAULT, AsyncMock
 
 import pytest
 
@@ -41,6 +42,7 @@ async def test_a_consumer_that_waits_looks_when_the_next_item_is_due_and_once_a_
         queue, loop = Queue(zk, PATH), asyncio.get_running_loop()
         start = loop.time()
         await queue.put_many([b"a", b"b"], delay=90.25)
+        assert len({name[:15] for name in await zk.get_children(f"{PATH}/delayed")}) == 1
         async with queue.claim() as item:
             assert item == b"a"
             assert 90.25 <= loop.time() - start < 90.3
@@ -86,7 +88,7 @@ async def test_a_queue_that_is_asked_again_and_again_lists_the_delayed_items_whe
 
 
 @pytest.mark.parametrize("given", [0, 2**31 - 2])  # numbers, so far
-async def test_items_that_are_due_together_come_once_each(given: int) -> None:
+async def test_items_that_are_due_together_come_once_each(given: int, caplog: pytest.LogCaptureFixture) -> None:
     async with clients(4) as (server, zks):
         queues = [Queue(zk, PATH) for zk in zks]
         await queues[0]._nodes.make(f"{PATH}/delayed")
@@ -96,11 +98,12 @@ async def test_items_that_are_due_together_come_once_each(given: int) -> None:
         await queues[0].put_many(numbers(20, 40), delay=0.01)
         await asyncio.sleep(0.3)  # the time itself
         await zks[0].create(f"{PATH}/delayed/000000000000001-100--2147483648", b"40")  # by an older server
-        assert await queues[1].size() == 41
+        assert await asyncio.gather(*(queue.size() for queue in queues)) == [41] * 4
         await zks[0].create(f"{PATH}/delayed/100-0000000001")  # by hand: it is none
         getting = [asyncio.create_task(queues[number % 4].get(within=30)) for number in range(41)]
         assert sorted(await asyncio.gather(*getting)) == sorted(numbers(41))
         assert await zks[0].get_children(f"{PATH}/delayed") == ["100-0000000001"]
+        assert not caplog.text
 
 
 @pytest.mark.parametrize("size", [1, 9000])
@@ -156,7 +159,9 @@ async def test_a_consumer_that_may_not_use_the_delayed_items_takes_the_others(
         await Queue(zk, PATH).put_many(numbers(2))
         await Queue(zk, PATH).put(b"late", delay=0.001)
         await asyncio.sleep(0.01)  # of virtual time: it is due
-        await zk.set_acl(f"{PATH}/delayed", [zkwire.ACL(Perms.ALL & ~lacks, "world", "anyone")])
+        await zk.set_acl(f"{PATH}/delayed", [zkwire.ACL(Perms.ALL & ~(lacks | Perms.CREATE), "world", "anyone")])
+        with pytest.raises(zkwire.NoAuthError):
+            await queue.put(b"refused", delay=1)
         with caplog.at_level(logging.WARNING, delayed.__name__):
             start, _ = now(), server.names()
             assert (await queue.size(), server.names().count("getChildren2")) == (2, 1)
@@ -174,6 +179,15 @@ async def test_a_consumer_that_may_not_use_the_delayed_items_takes_the_others(
         await asyncio.sleep(21)  # the leader's time is not asked for without need
         server.names()
         assert (await queue.size(), known.next_look, server.names()) == (0, None, lists)
+
+
+async def test_an_item_that_may_not_have_been_moved_is_moved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with clients(1) as (_, (zk,)):
+        await (queue := Queue(zk, PATH)).put(b"a", delay=0.0001)
+        producer = queue._consumer.view.delayed._producer
+        outcomes = [zkwire.ConnectionLostError("", maybe_applied=True), DEFAULT]
+        monkeypatch.setattr(producer, "put", AsyncMock(wraps=producer.put, side_effect=outcomes))
+        assert await queue.get(within=2) == b"a"
 
 
 async def test_a_look_at_the_queue_waits_for_no_quorum() -> None:

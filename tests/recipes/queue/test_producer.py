@@ -16,25 +16,15 @@ from zkwire import Client
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-async def test_put_many_puts_all_items_in_order_or_none() -> None:
+async def test_items_are_put_in_the_order_of_the_calls_and_those_of_put_many_all_or_none() -> None:
     async with clients() as (_, (zk, other)):
         queue = Queue(zk, PATH)
-        await queue.put_many(numbers(50))
+        await queue.put_many(numbers(10))
+        await asyncio.gather(*map(queue.put, numbers(10, 50)))
         await queue.put_many([])
         with pytest.raises(ValueError, match="too large"):
             await queue.put_many([bytes(400_000)] * 3)
         assert await drain(Queue(other, PATH)) == numbers(50)
-        await settled(zk, PATH)
-
-
-async def test_concurrent_puts_keep_the_order_of_the_calls() -> None:
-    async with clients() as (_, (zk, other)):
-        queue = Queue(zk, PATH)
-        await queue.put(b"0")
-        async with asyncio.TaskGroup() as group:
-            for data in numbers(1, 40):
-                group.create_task(queue.put(data))
-        assert await drain(Queue(other, PATH)) == numbers(40)
 
 
 # -- the bound --------------------------------------------------------------------------------------------------------
@@ -171,7 +161,7 @@ async def test_a_producer_that_waits_for_room_writes_once_and_not_at_each_take()
 async def test_a_lone_producer_fills_a_queue_to_its_bound_without_a_look() -> None:
     observer = Counting()
     async with clients(1) as (server, (other,)), zkwire.connect(server.hosts, observer=observer) as zk:
-        await other.create(f"{PATH}/room", make_parents=True)
+        await other.create(f"{PATH}/room", make_parents=True)  # without the parent of the items
         server._machine.tree.nodes[f"{PATH}/room"].version = 2**31 - 4  # soon negative
         queue = Queue(zk, PATH, 4)
         await queue.put(b"0")

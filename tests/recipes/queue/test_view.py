@@ -23,6 +23,7 @@ async def test_tasks_that_get_at_the_same_time_share_a_list_and_are_served_in_th
             assert await asyncio.gather(*(queue.get() for _ in range(32))) == numbers(first, first + 32)
         # Each time one of the first task, which has asked before the others, and one of all others.
         assert count.requests.count("getChildren2") <= 4
+        assert count.requests.count("multi") == 64  # no two tasks have tried the same item
         await settled(zk, PATH)
 
 
