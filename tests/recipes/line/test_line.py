@@ -24,13 +24,16 @@ async def expire(stage: Scene) -> None:
     await until(lambda: stage.zk.session_id != session)
 
 
-async def test_a_try_whose_session_expires_is_made_again_in_the_next_session() -> None:
-    async with scene() as stage:
+async def test_a_try_whose_session_expires_is_made_again_in_the_next_session_if_there_is_one() -> None:
+    async with scene() as stage, zkwire.connect(stage.server.hosts, renew=False) as last:
         await stage.other.create(stage.path)
         with stage.server.hold_replies("create", session=stage.zk.session_id) as held:
             trying = asyncio.create_task(Line(stage.zk, stage.path).try_acquire())
             await held.until_hit()
             await expire(stage)
+        asyncio.get_running_loop().call_soon(stage.server.expire, last.session_id)
+        with stage.server.drop_before("create", session=last.session_id), pytest.raises(zkwire.SessionExpiredError):
+            await Line(last, stage.path).try_acquire()
         ticket = await trying
         assert ticket is not None
         assert ticket.node.session_id == stage.zk.session_id

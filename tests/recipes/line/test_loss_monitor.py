@@ -55,8 +55,7 @@ async def test_a_request_that_the_end_of_the_program_cancels_reports_nothing(wat
         with stage.server.hold_replies("getData", session=stage.zk.session_id) as asked:
             lease = await Lock(stage.zk, stage.path).acquire()
             await asked.until_hit()
-            request = lease._ticket.watch_request
-            assert request is not None
+            request: Any = lease._ticket.watch_request
             request.cancel()
             await asyncio.wait([request])
         lease.check()
@@ -87,8 +86,7 @@ async def test_certainty_that_comes_back_at_the_last_moment_is_no_loss(monkeypat
     """The answer of the leader arrives in the same turn of the loop in which certainty has ended."""
     async with scene() as stage:
         lease = await Lock(stage.zk, stage.path).acquire()
-        certainty = stage.zk._session.lifetime.certainty
-        assert certainty is not None
+        certainty: Any = stage.zk._session.lifetime.certainty
         proven = certainty.until
         for left in (5.0, 0.001):
             make_uncertain(stage.zk)
@@ -136,10 +134,9 @@ async def test_an_answer_that_is_not_for_this_lease_any_more_is_left_to_the_next
         lock = Lock(stage.zk, stage.path, local_passes=1)
         lease = await lock.acquire()
         waiting = asyncio.create_task(lock.acquire())
-        ticket = lease._ticket
+        ticket: Any = lease._ticket
         lease._watch_own_node()
         request, ticket.watch_request = ticket.watch_request, None
-        assert request is not None
         await request
         lease._watch_answered(request)  # it has asked again since
         assert not ticket.is_watched
