@@ -259,7 +259,7 @@ class Line:
         try:
             children, *slots = await self._children_with(node.name, answers)
             waiting = WaitingTicket(self._zk, self._rules, ticket, children, *slots)
-            if not is_new_line:  # a new one has the ACL that was asked for
+            if self._acl is not None and not is_new_line:  # a new one has the ACL that was asked for
                 await warn_if_wider(self._zk, self.path, self._acl)
         except BaseException:
             ticket.give_up()
@@ -273,7 +273,8 @@ class Line:
             answers: What was read in the write of the create, if anything.  If the answer to the create was lost,
                 another server may have answered the reads, and may lag: the list is good if it shows `name`.
         """
-        if answers and not any_transient(answers):
+        refused = [each for each in answers if isinstance(each, BaseException)]
+        if answers and not (refused and any_transient(refused)):
             children = ranked(answers[0])
             if name in children:
                 return [children, *answers[1:]]
