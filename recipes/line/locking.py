@@ -151,6 +151,9 @@ class Hold(Generic[H]):
             self._task.cancel()
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
+        if self._cancelling_soon is not None:  # the task may enter again before it is called
+            self._cancelling_soon.cancel()
+            self._cancelling_soon = None
         holds = _ENTERED[task]
         holds.remove(self)
         if not holds:
