@@ -295,7 +295,7 @@ class Machine(asyncio.BaseEventLoop):
 
         def time() -> float:
             nonlocal looks
-            if self._is_turning and not self.is_frozen:
+            if self._is_turning and not self.is_frozen and looks > 0:  # once, even if it was kept
                 looks -= 1
                 if looks <= 0:
                     del self.time
