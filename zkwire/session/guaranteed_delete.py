@@ -74,7 +74,7 @@ class GuaranteedDeletes:
         self.send(delete, call)
         if self._is_stuck:
             delete._end_wait()
-        elif self._timer is None:
+        elif self._timer is None and delete in self.under_way:  # else the client is closing
             self._has_progress = False  # whether a delete has ended since the timer was set
             self._timer = self.requests.loop.call_later(_STUCK, self._check_progress)
 
@@ -219,6 +219,7 @@ class GuaranteedDelete:
         return None if self._synced is None else self._synced.exception()
 
     def _delete(self) -> None:
+        self._synced = None
         with self._deletes.requests.sent_first():  # a create that waits may follow a delete that waits
             self._deletes.send(self, Call(DeleteRequest(self.path, -1), self))
 

@@ -56,7 +56,7 @@ async def test_a_take_whose_client_is_closed_upon_the_cancellation_loses_nothing
         assert left == [b"1"] * (not found)
 
     await cancel_at_every_moment(
-        act, prepare=prepare, afterwards=afterwards, stays=STAYS, at_least=5, again_after=again_after, most=120
+        act, prepare=prepare, afterwards=afterwards, stays=STAYS, again_after=again_after, most=120
     )
 
 
