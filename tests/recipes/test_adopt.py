@@ -4,6 +4,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import pytest
@@ -36,12 +37,13 @@ async def resumed(prepare: Prepare, **options: Any) -> AsyncIterator[tuple[Serve
     """
     server = Server()
     server.latency = lambda: 0.001
-    former = await zkwire.connect("a", open_link=server.open_link)
-    async with zkwire.connect("a", open_link=server.open_link) as other:
+    # When each client keeps its session certain is random, and would come between the requests that tests list.
+    former = await zkwire.connect("a", open_link=server.open_link, rng=Random(1))
+    async with zkwire.connect("a", open_link=server.open_link, rng=Random(2)) as other:
         made = await prepare(former, other)
         resuming = key(former)
         await former.close(keep_session=True)
-        async with zkwire.connect("a", open_link=server.open_link, **resuming, **options) as zk:
+        async with zkwire.connect("a", open_link=server.open_link, rng=Random(3), **resuming, **options) as zk:
             yield server, zk, other, made
 
 
